@@ -166,17 +166,16 @@ def predicted_by(model, corpus, preprocessing):
     import torch
 
     from keras_transformers.detection import best_answers
-    from keras_transformers.vision import fitted
 
-    side, predicted = preprocessing.image_size[0], []
+    predicted = []
     for position in range(len(corpus)):
-        pixels, mask, inner = (each.numpy() for each in fitted(corpus.pixels(position), side))
+        pixels, mask, _ = (x.numpy() for x in preprocessing.frame(corpus.pixels(position)))
         images = np.asarray(preprocessing.normalize(pixels)) * mask[..., None]
         inputs = {"images": images[None].astype("float32"), "padding_mask": mask[None]}
         with torch.no_grad():
             found = model(**_tensors(inputs))
         answers = best_answers(found.logits.numpy(), found.pred_boxes.numpy())
-        scale = side * np.tile(corpus.sizes[position][::-1] / inner[::-1], 2)
+        scale = np.tile(corpus.sizes[position][::-1], 2)
         predicted.append(
             {
                 "boxes": np.asarray(answers["boxes"])[0] * scale,
@@ -184,8 +183,7 @@ def predicted_by(model, corpus, preprocessing):
                 "labels": np.asarray(answers["labels"])[0],
             }
         )
-    truths = zip(corpus.boxes, corpus.labels, strict=True)
-    return predicted, [{"boxes": boxes, "labels": labels} for boxes, labels in truths]
+    return predicted, corpus.truths()
 
 
 CANDIDATES = {

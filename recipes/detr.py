@@ -61,7 +61,7 @@ class Data:
     window: int | None = 200  # side of what is seen at once, in pixels of the photograph
     image_size: int = 208  # side of what the model gets; 13 x 13 positions of 16 pixels
     scale: float = 1.33  # windows are up to so much smaller or larger
-    turn: bool = True  # photographs from above have no up
+    turn: bool | None = None  # by 90 degrees; None: only the aerial photographs, which have no up
     colour: float = 0.3  # of each channel by itself: other light, other forests
 
 
@@ -133,11 +133,14 @@ def load_data(config):
         print(f"{part}: {corpus.number_of_boxes():,} boxes in {seen}")
     if is_published(config.model.pretrained):  # which takes images as it has learned from them
         published = load_preprocessing(config.model.pretrained)
-        preprocessing = Preprocessing(of.image_size, 3, published.mean, published.std)
+        size = {"image_size": of.image_size, "resized": None}
+        preprocessing = dataclasses.replace(published, **size)
     else:
         some = [fitted(train.pixels(i), of.image_size)[0] for i in range(min(len(train), 200))]
-        preprocessing = Preprocessing.measured(np.stack(some), of.image_size)
-    augmentation = BoxAugmentation(of.window, of.scale, turn=of.turn, colour=of.colour)
+        measured = Preprocessing.measured(np.stack(some), of.image_size)
+        preprocessing = dataclasses.replace(measured, fit=True)
+    turn = of.train is None and of.dataset == "tree-crowns" if of.turn is None else of.turn
+    augmentation = BoxAugmentation(of.window, of.scale, turn=turn, colour=of.colour)
     size, most, seed = config.training.batch_size, config.model.num_queries, config.run.seed
 
     def batches(epoch):
@@ -182,8 +185,7 @@ def predict(served, corpus, batch_size=64):
             predicted.append(
                 {"boxes": found["boxes"][i], "scores": found["score"][i], "labels": labels}
             )
-    truths = zip(corpus.boxes, corpus.labels, strict=True)
-    return predicted, [{"boxes": boxes, "labels": labels} for boxes, labels in truths]
+    return predicted, corpus.truths()
 
 
 def score(model, classes, preprocessing, valid, test):
@@ -265,9 +267,8 @@ def draw(corpus, predicted, threshold, path):
 
 def draw_attention(model, preprocessing, corpus, path):
     """Where the query that gives the surest box of an image looks, for up to eight images."""
-    side = preprocessing.image_size[0]
-    fit = [fitted(corpus.pixels(i), side)[:2] for i in range(min(8, len(corpus)))]
-    pixels, mask = (np.stack(each) for each in zip(*fit, strict=True))
+    framed = [preprocessing.frame(corpus.pixels(i)) for i in range(min(8, len(corpus)))]
+    pixels, mask, inner = (np.stack(each) for each in zip(*framed, strict=True))
     images = preprocessing.normalize(pixels) * mask[..., None].astype("float32")
     inputs = {"images": images, "padding_mask": mask}
     last = f"{model.decoder_blocks[-1].name}/cross_attention"
@@ -282,7 +283,8 @@ def draw_attention(model, preprocessing, corpus, path):
     best, pictures = sure.argmax(axis=1), np.arange(len(sure))
     heat = weights.mean(axis=1)[pictures, best]  # (images, positions)
     grid = int(np.sqrt(heat.shape[1]))
-    boxes = np.asarray(corner_boxes(found["boxes"]))[pictures, best] * side
+    boxes = np.asarray(corner_boxes(found["boxes"]))[pictures, best]
+    boxes = boxes * np.tile(inner[:, ::-1], 2)  # in pixels of the frame
     titles = [f"score {score:.0%}" for score in sure[pictures, best]]
     images_with_attention(
         pixels / 255,

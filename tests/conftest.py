@@ -27,6 +27,7 @@ from tests.memory import (
     pytest_xdist_make_scheduler,  # noqa: F401
     release_graphs,
 )
+from tests.slow import pytest_collection_modifyitems  # noqa: F401
 
 # A first call compiles, so that its time says nothing; the same examples in every run. JAX compiles
 # every operation for every size.

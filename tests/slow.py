@@ -1,6 +1,189 @@
-"""Products of many cases: a few representatives run always, the others with `-m slow`."""
+"""Products of many cases: a few representatives run always, the others with `-m slow`.
+
+`slow_except` makes the cases of one test. `REPRESENTATIVES` does the same by the names of cases, for
+tests whose cases come from fixtures, from several decorators or from tables of values.
+"""
 
 import pytest
+
+# Test -> the cases that run always. `tests/conftest.py` marks the others.
+REPRESENTATIVES = {
+    "tests/export/test_arrays.py::test_what_is_no_such_array_is_named_with_its_number": [
+        "13-None-must be an array",
+        "13-bad3-must have as many channels as the model",
+        "2-bad4-unsigned bytes, or floats",
+        "4-hello-is no array of pixels",
+        "4-nowhere.npy-No such file",
+    ],
+    "tests/export/test_formats.py::test_files_are_classified_by_hand_as_by_us": ["litert"],
+    "tests/export/test_formats.py::test_images_are_encoded_by_hand_as_by_us": ["onnx"],
+    "tests/export/test_formats.py::test_sentences_are_encoded_by_hand_as_by_us": [
+        "token-False-litert"
+    ],
+    "tests/export/test_formats.py::test_texts_are_classified_by_hand_as_by_us": ["onnx"],
+    "tests/export/test_requests.py::test_a_broken_image_is_named_by_its_number": [
+        "animation-image classifier, vit",
+        "empty-image classifier, vit",
+        "half a JPEG-image classifier, vit",
+        "text-image classifier, vit",
+    ],
+    "tests/layers/test_local_attention.py::"
+    "test_token_by_token_local_attention_reads_its_window_only": [
+        "none-2-1",
+        "alibi-5-3",
+        "rotary-40-3",
+        "shaw-2-3",
+        "t5-5-1",
+    ],
+    "tests/layers/test_positions_in_attention.py::test_contract": [
+        "CausalSelfAttention-alibi",
+        "CausalSelfAttention-rotary",
+        "SelfAttention-grid",
+        "SelfAttention-shaw",
+        "SelfAttention-t5",
+    ],
+    "tests/models/test_language_model.py::test_scores_are_those_of_one_pass_over_the_text": [
+        "gpt2-beam",
+        "modern-sampling",
+    ],
+    "tests/models/test_language_model.py::test_taking_in_the_prompt_at_once_changes_nothing": [
+        "gpt2-beam",
+        "modern-greedy",
+    ],
+    "tests/recipes/test_mixers.py::test_every_variant_makes_a_model_of_every_task": [
+        "additive-text",
+        "attention-image",
+        "convolution-text",
+        "dot-image",
+        "fourier-image",
+        "general-text",
+        "linear-text",
+        "local-image",
+        "lstm-image",
+        "mlp-text",
+        "multi_query-image",
+        "rotary-text",
+        "shaw-image",
+        "synthesizer-text",
+    ],
+    "tests/test_mask_arguments.py::test_in_a_graph_floats_are_refused_and_integers_are_taken": [
+        "AttentionPooling",
+        "CausalSelfAttention",
+        "ConvolutionMixing",
+        "DecoderBlock",
+        "EncoderBlock",
+        "LSTMMixing",
+        "LinearAttention",
+        "LocalAttention",
+        "MultiHeadAttention",
+        "RelativePositionBias",
+        "ScaledDotScore",
+    ],
+    "tests/test_unknown_extents.py::test_models": [
+        "deformable_detr",
+        "language_model",
+        "recurrent",
+        "swin",
+        "transformer",
+        "vit",
+    ],
+    "tests/export/test_arrays.py::test_a_saved_model_of_arrays_answers_as_the_model_was_scored": [
+        "13"
+    ],
+    "tests/export/test_kernels.py::test_caches_that_grow_change_no_token": [
+        "translator-None-search3"
+    ],
+    "tests/export/test_images.py::test_pyramids_are_served_like_a_vit": ["swin2"],
+    "tests/export/test_several_labels.py::test_any_model_can_be_said_to_have_several_labels": [
+        "image"
+    ],
+    "tests/export/test_several_labels.py::test_a_single_logit_is_no_certainty": [
+        "1-text",
+        "2-image",
+    ],
+    "tests/export/test_several_labels.py::test_files_of_tensors_tell_which_labels_are_present": [
+        "text-onnx",
+        "image-litert",
+    ],
+    "tests/export/test_formats.py::test_boxes_are_found_by_hand_as_by_us": ["proposals-onnx"],
+    "tests/generation/test_cache.py::"
+    "test_decoding_with_the_cache_is_decoding_without_token_for_token": [
+        "pre-norm-beam",
+        "post-norm-greedy",
+    ],
+    "tests/generation/test_generate_all.py::"
+    "test_any_number_of_sentences_come_back_in_order_as_each_gives_alone": ["beam"],
+    "tests/generation/test_options.py::test_a_beam_of_everything_finds_the_best_of_all_sequences": [
+        "plain",
+        "no repeated pair",
+        "required word",
+    ],
+    "tests/generation/test_phrases.py::test_a_narrow_beam_finds_phrases_of_no_probability": ["4"],
+    "tests/generation/test_speculative.py::test_samples_follow_the_distribution_of_the_model": [
+        "plain"
+    ],
+    "tests/layers/test_blocks.py::test_contract": [
+        "encoder, every setting",
+        "decoder, across",
+        "decoder only",
+        "set",
+        "other parts",
+    ],
+    "tests/layers/test_fused_attention.py::test_output_and_gradients_are_those_of_the_plain_way": [
+        "grouped, rotary",
+        "dropout",
+        "causal, padding in front",
+        "T5, both ways",
+        "ALiBi",
+        "bias",
+    ],
+    "tests/layers/test_parts.py::test_a_stack_of_parts_can_be_loaded_again_and_again": [
+        "attention"
+    ],
+    "tests/layers/test_windows.py::test_contract_of_a_block": ["options1"],
+    "tests/models/test_image_parts.py::test_contract": ["swin", "pooling"],
+    "tests/models/test_language_model.py::test_it_writes_in_fewer_bits": ["int8"],
+    "tests/models/test_pyramids.py::test_a_transferred_model_starts_from_the_same_weights": [
+        "swin2",
+        "mvit",
+    ],
+    "tests/models/test_pyramids.py::test_sizes_are_known_only_when_called_or_before": [
+        "swin2",
+        "mvit",
+    ],
+    "tests/models/test_recurrent.py::test_contract": ["every setting"],
+    "tests/models/test_resnet.py::test_contract": ["pooled"],
+    "tests/models/test_text_encoder.py::test_contract": ["masked_language", "tagging"],
+    "tests/models/test_transformer.py::test_contract": ["every setting"],
+    "tests/test_alignment.py::test_each_word_is_linked_to_the_word_that_is_attended_to_most": [
+        "None-None-input",
+        "1-heads2-input",
+        "1-heads2-output",
+    ],
+    "tests/test_precision.py::test_a_image_classifier_can_have_fewer_bits_too": [
+        "vit-int8",
+        "vit-bfloat16",
+        "swin2-int8",
+    ],
+    "tests/test_precision.py::test_it_decodes_as_it_computes_the_whole": ["beam-int8"],
+    "tests/text/test_tokenizers.py::test_a_saved_model_with_the_tokenizer_runs_in_another_process": [
+        "unigram"
+    ],
+    "tests/text/test_trimming.py::test_the_same_texts_are_cut_into_the_same_pieces": [
+        "NllbTokenizer",
+        "lossless",
+        "unigram",
+        "bytes",
+        "bpe",
+        "bert",
+    ],
+    "tests/vision/test_given.py::"
+    "test_fit_evaluate_and_predict_see_the_same_pixels_in_whatever_holds_an_image": [
+        "colour-6",
+        "16 bits-1",
+        "alpha-1",
+    ],
+}
 
 
 def slow_except(cases, *quick):
@@ -17,3 +200,20 @@ def slow_except(cases, *quick):
         pytest.param(value, id=str(name), marks=[] if name in quick else [pytest.mark.slow])
         for name, value in values.items()
     ]
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest chooses by marks
+def pytest_collection_modifyitems(items):
+    """Marks the cases of products that are no representatives as slow."""
+    found = {}
+    for item in items:
+        test, _, case = item.nodeid.partition("[")
+        if test in REPRESENTATIVES:
+            case = case.removesuffix("]")
+            found.setdefault(test, set()).add(case)
+            if case not in REPRESENTATIVES[test]:
+                item.add_marker(pytest.mark.slow)
+    for test, cases in found.items():
+        # A part of the cases may have been asked for by name, and the others with `-k`.
+        unknown = set(REPRESENTATIVES[test]) - cases
+        assert len(cases) == 1 or not unknown, f"tests/slow.py: {test} has no case {unknown}"

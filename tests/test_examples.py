@@ -41,7 +41,9 @@ SLOW_EXAMPLES = {
         "export.functions_of_images",
         "export.mask_filler",
         "export.segmenter",
+        "export.question_answerer",
         "export.text_generator",
+        "export.zero_shot",
         "fitting.confidence",
         "generation.speculative",
     )

@@ -12,6 +12,7 @@ import urllib.parse
 
 import pytest
 
+pytestmark = pytest.mark.slow  # the whole site is built
 pytest.importorskip("mkdocs")
 pytest.importorskip("material")
 pytest.importorskip("mkdocstrings")

@@ -42,7 +42,7 @@ class Besides(tf.Module):
         def answer(*given: tf.Tensor) -> dict[str, tf.Tensor]:
             return self._answer(*given, rounds=rounds)
 
-        return tf.function(answer, input_signature=tuple(inputs))
+        return tf.function(answer, input_signature=tuple(inputs), autograph=False)
 
     def _targets(
         self, texts: tf.Tensor, before: tuple[int, ...], after: tuple[int, ...] = ()

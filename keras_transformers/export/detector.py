@@ -1,7 +1,7 @@
 """Detectors that take encoded images: decoding, fitting and boxes in pixels inside."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import tensorflow as tf
 
@@ -10,10 +10,9 @@ from keras_transformers.detection.answers import Answers
 from keras_transformers.export.convertible import Convertible
 from keras_transformers.export.images import decoded_each
 from keras_transformers.export.preprocessing_file import of_fitted_images
-from keras_transformers.export.programs import Program, detector_program
+from keras_transformers.export.programs import Program, boxes_in_image, detector_program
 from keras_transformers.export.rounds import Rounds
 from keras_transformers.models.set_detector import SetDetector
-from keras_transformers.vision import fitted
 from keras_transformers.vision.decoding import decoded
 from keras_transformers.vision.preprocessing import Preprocessing
 
@@ -25,8 +24,7 @@ class Detector(Convertible):
     dict of `boxes` float32 `(batch, queries, 4)`, `(left, top, right, bottom)` in pixels of the
     image as it is seen, upright; `label` string `(batch, queries)`; `score` float32 `(batch,
     queries)`, the surest first; and `number` int32 `(batch,)`, how many of them have a score of
-    `threshold` or more. No anchors, nothing suppressed. An image is scaled to fit into the
-    preprocessing's square and its boxes are scaled back. A request with an empty, foreign or broken
+    `threshold` or more. No anchors, nothing suppressed. A request with an empty, foreign or broken
     file fails with `InvalidArgumentError`, which says what is wrong. The model's weights are
     shared, not copied. XLA compiles a handful of batch sizes, each when it is first met; what
     `save` writes can be called without XLA, see `Served`.
@@ -34,13 +32,15 @@ class Detector(Convertible):
     Args:
         model: A `models.DETR` or `models.DeformableDETR`, built.
         labels: Names of the classes.
-        preprocessing: The `vision.Preprocessing` of the training, with a square `image_size` and 3
-            channels.
+        preprocessing: The `vision.Preprocessing` of the training, with 3 channels; see its `frame`.
         threshold: Score from which on a box is an answer; the others stand behind them.
+        boxes_in: What the model's boxes are fractions of: "image", the image without its padding,
+            as in the papers; or "frame", the whole `image_size`, as in detectors that were trained
+            with version 0.2.0.
 
     Raises:
-        ValueError: If the labels are not as many as the model's classes, `image_size` is no square,
-            or the threshold is not in [0, 1].
+        ValueError: If the labels are not as many as the model's classes, the preprocessing fits no
+            detector, the threshold is not in [0, 1], or `boxes_in` is unknown.
 
     Example:
     >>> import tensorflow as tf
@@ -63,36 +63,39 @@ class Detector(Convertible):
         labels: Sequence[str],
         preprocessing: Preprocessing,
         threshold: float = 0.5,
+        boxes_in: Literal["image", "frame"] = "image",
     ) -> None:
         super().__init__("detector", tf.TensorSpec([None], tf.string, name="image"))
         settings = model.get_config()
-        size = preprocessing.image_size
         if len(labels) != settings["num_classes"]:
             raise ValueError(
                 f"Detector: `labels` must have a name for each of the model's "
                 f"{settings['num_classes']} classes. Received: {len(labels)}"
             )
-        if size[0] != size[1] or preprocessing.channels != 3 or not 0 <= threshold <= 1:
+        preprocessing.check_frame("Detector")
+        if not 0 <= threshold <= 1 or boxes_in not in ("image", "frame"):
             raise ValueError(
-                "Detector: `preprocessing` must have a square `image_size` and 3 channels, "
-                f"`threshold` be in [0, 1]. Received: image_size={size}, "
-                f"channels={preprocessing.channels}, threshold={threshold}"
+                'Detector: `threshold` must be in [0, 1], `boxes_in` "image" or "frame". '
+                f"Received: threshold={threshold}, boxes_in={boxes_in!r}"
             )
         self._hold(model)
         self._preprocessing = preprocessing
         self._labels = tf.constant(list(labels), tf.string)
-        self._side, self._threshold = size[0], threshold
+        self._threshold = threshold
+        self._in_frame = boxes_in == "frame"
 
     def _program(self) -> tuple[Program, dict[str, Any], None]:
-        program = detector_program(self._model, self._preprocessing, self._threshold)
+        program = detector_program(
+            self._model, self._preprocessing, self._threshold, self._in_frame
+        )
         labels = self.labels or []
         return program, of_fitted_images(self._preprocessing, labels, self._threshold), None
 
     def _answer(self, image: tf.Tensor, rounds: Rounds) -> dict[str, tf.Tensor]:
-        side = self._side
+        size = self._preprocessing.image_size
         outputs = (
-            tf.TensorSpec((side, side, 3), tf.uint8),
-            tf.TensorSpec((side, side), tf.bool),
+            tf.TensorSpec((*size, 3), tf.uint8),
+            tf.TensorSpec(size, tf.bool),
             tf.TensorSpec((2,), tf.int32),
             tf.TensorSpec((2,), tf.int32),
         )
@@ -105,11 +108,10 @@ class Detector(Convertible):
         }
         found = rounds.run(rounds.program(self._detect), [pixels, mask], results)
         boxes, labels, scores = (found[name] for name in results)
-        # Shares of the square -> pixels of the image, inside of it.
+        if self._in_frame:
+            boxes = boxes_in_image(boxes, inner, size)
         extents = tf.cast(extents, tf.float32)
-        factors = side * extents / tf.cast(inner, tf.float32)
-        boxes = boxes * tf.tile(factors[:, None, ::-1], [1, 1, 2])
-        boxes = tf.minimum(boxes, tf.tile(extents[:, None, ::-1], [1, 1, 2]))
+        boxes = boxes * tf.tile(extents[:, None, ::-1], [1, 1, 2])  # in pixels
         sure = tf.cast(scores >= self._threshold, tf.int32)
         return {
             "boxes": boxes,
@@ -120,7 +122,7 @@ class Detector(Convertible):
 
     def _fitted(self, encoded: tf.Tensor) -> tuple[tf.Tensor, ...]:
         image = decoded(encoded, 3)
-        return (*fitted(image, self._side), tf.shape(image)[:2])
+        return (*self._preprocessing.frame(image), tf.shape(image)[:2])
 
     def _detect(self, pixels: tf.Tensor, mask: tf.Tensor) -> Answers:
         images = self._preprocessing.normalize(pixels) * tf.cast(mask, tf.float32)[..., None]

@@ -2,7 +2,7 @@
 
 import pathlib
 from collections.abc import Sequence
-from typing import Unpack
+from typing import Literal, Unpack
 
 import keras
 
@@ -64,6 +64,7 @@ def detector(
     labels: Sequence[str],
     preprocessing: Preprocessing,
     threshold: float = 0.5,
+    boxes_in: Literal["image", "frame"] = "image",
     **saving: Unpack[Conversion],
 ) -> pathlib.Path:
     """Exports a detector of encoded images. See `Detector` and its `save`.
@@ -78,7 +79,7 @@ def detector(
     >>> sorted(served(image=tf.io.encode_png(tf.zeros((9, 12, 3), tf.uint8))[None]))
     ['boxes', 'label', 'number', 'score']
     """
-    return Detector(model, labels, preprocessing, threshold).save(path, **saving)
+    return Detector(model, labels, preprocessing, threshold, boxes_in).save(path, **saving)
 
 
 def segmenter(

@@ -151,7 +151,9 @@ class ImageClassifier(Convertible):
         self._classes = Classes("ImageClassifier", model, width, labels, problem_type)
         self._labels = tf.constant(self._classes.names, tf.string)
         self._hold(model)
-        self._of_pixels = tf.function(lambda x: self._probabilities(x, self._rounds))
+        self._of_pixels = tf.function(
+            lambda x: self._probabilities(x, self._rounds), autograph=False
+        )
 
     def _program(self) -> tuple[Program, dict[str, Any], None]:
         program = image_program(self._model, self._preprocessing, self._classes)

@@ -10,10 +10,14 @@ Of images, in the order of what is done; everything is computed in float32:
                     0.114 B) or 3 (RGB), an alpha channel dropped. Of arrays any number.
     resize          "cover": height and width times max(image_size / (height, width)), rounded.
                     "shorter_side": the shorter side becomes `resized`, the longer one
-                    floor(longer * resized / shorter + 0.001). "squeeze": to `resized`. "fit": times
-                    image_size / max(height, width), rounded, at least 1. Of the first two no side
-                    gets less than `image_size`.
-    resized         For "shorter_side" the side, for "squeeze" `[height, width]`, else null.
+                    floor(longer * resized / shorter + 0.001). "squeeze": to `resized`. "fit": with
+                    `resized` null, times min(image_size / (height, width)), rounded down; else the
+                    shorter side becomes `resized`, and the longer one floor(longer * resized /
+                    shorter), unless that is more than image_size[0]: then the shorter side becomes
+                    s = image_size[0] * shorter / longer, rounded, and the longer one floor(s *
+                    longer / shorter). Computed in float64, at least 1. With "cover" and
+                    "shorter_side" no side gets less than `image_size`.
+    resized         For "shorter_side" and "fit" the side, for "squeeze" `[height, width]`, or null.
     method          "bilinear" or "bicubic" (a = -0.5).
     antialias       true: the kernel is widened where the image gets smaller, as in Pillow. A side
                     that is already as it should be is left as it is.
@@ -84,13 +88,13 @@ def of_images(preprocessing: Preprocessing, labels: Sequence[str] | None = None)
 def of_fitted_images(
     preprocessing: Preprocessing, labels: Sequence[str], threshold: float
 ) -> dict[str, Any]:
-    """What it says of those of a detector, which `vision.fitted` brings into a square."""
-    return _pixels(preprocessing, "fit") | {
-        "method": "bilinear",  # whatever the preprocessing has
-        "filling": 0,
-        "labels": list(labels),
-        "threshold": threshold,
-    }
+    """What it says of those of a detector, as `Preprocessing.frame` makes them."""
+    if preprocessing.fit or preprocessing.crop:
+        resized: Any = {"resized": preprocessing.resized, "filling": 0}
+        settings = _pixels(preprocessing, "fit") | resized
+    else:
+        settings = of_images(preprocessing)
+    return settings | {"labels": list(labels), "threshold": threshold}
 
 
 def of_texts(model: Any, tokenizer: Any, longest: int, **more: Any) -> dict[str, Any]:

@@ -107,44 +107,63 @@ def _of_pixels(
 ) -> Program:
     shape = (*preprocessing.image_size, preprocessing.channels)
 
-    @tf.function(input_signature=[tf.TensorSpec([None, *shape], tf.uint8, name="pixels")])
+    signature = [tf.TensorSpec([None, *shape], tf.uint8, name="pixels")]
+
+    @tf.function(input_signature=signature, autograph=False)
     def compute(pixels: tf.Tensor) -> dict[str, tf.Tensor]:
         return answer(model(preprocessing.normalize(pixels), training=False))
 
     return Program(exporter, model, compute, {"pixels": _pixels(shape)}, compared)
 
 
-def detector_program(model: Any, preprocessing: Preprocessing, threshold: float) -> Program:
-    """Pixels as `vision.fitted` gives them, and the extent of the image in them -> boxes."""
-    side = preprocessing.image_size[0]
+def detector_program(
+    model: Any, preprocessing: Preprocessing, threshold: float, in_frame: bool
+) -> Program:
+    """Pixels as `Preprocessing.frame` gives them, and the image's extent there -> boxes.
+
+    Args:
+        in_frame: Whether the model's boxes are fractions of the frame, not of the image.
+    """
+    height, width = size = preprocessing.image_size
     signature = [
-        tf.TensorSpec([None, side, side, 3], tf.uint8, name="pixels"),
+        tf.TensorSpec([None, *size, 3], tf.uint8, name="pixels"),
         tf.TensorSpec([None, 2], tf.int32, name="content_size"),
     ]
 
-    @tf.function(input_signature=signature)
+    @tf.function(input_signature=signature, autograph=False)
     def detect(pixels: tf.Tensor, content_size: tf.Tensor) -> dict[str, tf.Tensor]:
-        positions = tf.range(side)
-        rows, columns = (positions < content_size[:, i : i + 1] for i in (0, 1))
+        rows = tf.range(height) < content_size[:, :1]
+        columns = tf.range(width) < content_size[:, 1:]
         mask = tf.expand_dims(rows, 2) & tf.expand_dims(columns, 1)
         images = preprocessing.normalize(pixels)
         images = images * tf.expand_dims(tf.cast(mask, tf.float32), 3)
         found = model({"images": images, "padding_mask": mask}, training=False)
         answers = best_answers(found["logits"], found["boxes"], model.criterion.classification)
-        # Shares of the square -> shares of the image, inside of it.
-        factors = side / tf.cast(content_size[:, ::-1], tf.float32)
-        boxes = answers["boxes"] * tf.tile(tf.expand_dims(factors, 1), [1, 1, 2])
+        boxes = answers["boxes"]
+        if in_frame:
+            boxes = boxes_in_image(boxes, content_size, size)
         sure = tf.cast(answers["scores"] >= threshold, tf.int32)
         return {
-            "boxes": tf.minimum(boxes, 1.0),
+            "boxes": boxes,
             "score": answers["scores"],
             "label": answers["labels"],
             "number": tf.reduce_sum(sure, axis=1),
         }
 
-    content = np.array([[side, side], [side, side - side // 4]], "int32")
-    sample = {"pixels": _pixels((side, side, 3)), "content_size": content}
+    content = np.array([[height, width], [height, width - width // 4]], "int32")
+    sample = {"pixels": _pixels((*size, 3)), "content_size": content}
     return Program("detector", model, detect, sample, "score")
+
+
+def boxes_in_image(boxes: tf.Tensor, inner: tf.Tensor, size: tuple[int, int]) -> tf.Tensor:
+    """Turns fractions of a frame of `size` into fractions of the images in it.
+
+    Args:
+        boxes: float32 `(batch, boxes, 4)`, corner boxes.
+        inner: int32 `(batch, 2)`, height and width of each image there.
+    """
+    factors = tf.constant(size, tf.float32) / tf.cast(inner, tf.float32)
+    return tf.minimum(boxes * tf.tile(factors[:, None, ::-1], [1, 1, 2]), 1.0)
 
 
 def text_program(model: Any, tokenizer: Tokenizer, longest: int, classes: Classes) -> Program:
@@ -178,7 +197,9 @@ def _of_ids(
     answer: Callable[[tf.Tensor, tf.Tensor], dict[str, tf.Tensor]],
     compared: str,
 ) -> Program:
-    @tf.function(input_signature=[tf.TensorSpec([None, None], tf.int32, name="ids")])
+    signature = [tf.TensorSpec([None, None], tf.int32, name="ids")]
+
+    @tf.function(input_signature=signature, autograph=False)
     def compute(ids: tf.Tensor) -> dict[str, tf.Tensor]:
         return answer(ids, model(ids, training=False))
 

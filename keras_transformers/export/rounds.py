@@ -47,12 +47,17 @@ class Rounds:
             name: tf.TensorArray(spec.dtype, rounds, infer_shape=False, element_shape=spec.shape)
             for name, spec in results.items()
         }
-        for i in tf.range(rounds):
+
+        def one_round(i: tf.Tensor, arrays: dict[str, tf.TensorArray]) -> tuple[tf.Tensor, Any]:
             rows = tf.minimum(size, batch - i * size)
             # The last row fills what is left of a round.
             chosen = tf.minimum(i * size + tf.range(size if self.compiled else rows), batch - 1)
             found = compute(*(tf.gather(x, chosen) for x in inputs))
-            arrays = {name: array.write(i, found[name][:rows]) for name, array in arrays.items()}
+            return i + 1, {name: x.write(i, found[name][:rows]) for name, x in arrays.items()}
+
+        # A Python loop over `tf.range` would need AutoGraph, which rewrites the source of all
+        # functions that are called: half of the time of an export.
+        _, arrays = tf.while_loop(lambda i, _: i < rounds, one_round, (0, arrays))
         return {name: array.concat() for name, array in arrays.items()}
 
     def run_by_length(
@@ -100,7 +105,7 @@ class CompiledRounds(Rounds):
     def program(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """A function as XLA compiles it."""
         if function not in self._programs:
-            self._programs[function] = tf.function(function, jit_compile=True)
+            self._programs[function] = tf.function(function, jit_compile=True, autograph=False)
         return self._programs[function]
 
     def round_size(self, batch: tf.Tensor) -> tf.Tensor:
@@ -136,7 +141,8 @@ class PortableRounds(Rounds):
 
         # Not inlined, it is prepared when it is first met: one request of two sizes that are traced
         # apart does not wait for the other.
-        made = tf.function(run, experimental_attributes={"_noinline": True})
+        attributes = {"_noinline": True}
+        made = tf.function(run, autograph=False, experimental_attributes=attributes)
         self._programs[function] = made
         return made
 

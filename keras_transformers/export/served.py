@@ -52,7 +52,7 @@ class Served(tf.Module):
         def answer(*requests: tf.Tensor) -> dict[str, tf.Tensor]:
             return self._answer(*map(_as_declared, requests, self._requests), rounds)
 
-        return tf.function(answer, input_signature=self._requests)
+        return tf.function(answer, input_signature=self._requests, autograph=False)
 
     def _hold(self, model: Any) -> None:
         """Keeps a built model as `_model`, and its variables for the SavedModel.

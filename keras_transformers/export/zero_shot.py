@@ -73,10 +73,11 @@ class ZeroShotClassifier(Served):
             self._fill = padding if padding >= 0 else self._fill
         width = model.encode_texts(tf.ones((1, 1), tf.int32)).shape[-1]
         self._results = {"embedding": tf.TensorSpec([None, width], tf.float32)}
-        self._texts = tf.function(lambda text: self._of_texts(text, self._rounds))
-        self._images = tf.function(lambda image: self._of_images(image, self._rounds))
+        self._texts = tf.function(lambda x: self._of_texts(x, self._rounds), autograph=False)
+        self._images = tf.function(lambda x: self._of_images(x, self._rounds), autograph=False)
         self._against = tf.function(
-            lambda image, texts, text: self._compared(self._images(image), texts, text)
+            lambda image, texts, text: self._compared(self._images(image), texts, text),
+            autograph=False,
         )
 
     def _answer(self, image: tf.Tensor, text: tf.Tensor, rounds: Rounds) -> dict[str, tf.Tensor]:

@@ -9,12 +9,7 @@ from keras_transformers.loading.learners import fitting_of
 from keras_transformers.predictors import KINDS, Predictor
 from keras_transformers.predictors.learning import parts_of
 from keras_transformers.pretrained.folder import read_model
-
-OF_IMAGES: dict[type, Callable[..., Any]] = {
-    models.DETR: export.Detector,
-    models.DeformableDETR: export.Detector,
-    models.SegFormer: export.Segmenter,
-}
+from keras_transformers.pretrained.images import boxes_in
 
 
 def predictor(folder: pathlib.Path, languages: tuple[str, str] | None) -> Predictor:
@@ -44,10 +39,14 @@ def predictor(folder: pathlib.Path, languages: tuple[str, str] | None) -> Predic
 def _served(folder: pathlib.Path, model: Any) -> tuple[Any, dict[str, Callable[[], Any]]]:
     """The object of `export` that answers, and its parts besides the model, of what learns not."""
     config = model.get_config()
-    if isinstance(model, tuple(OF_IMAGES)) and config.get("num_classes"):
+    kinds = (models.DETR, models.DeformableDETR, models.SegFormer)
+    if isinstance(model, kinds) and config.get("num_classes"):
         preprocessing = pretrained.load_preprocessing(folder)
-        make = OF_IMAGES[type(model)]
-        served = make(model, pretrained.class_names(folder), preprocessing)
+        names = pretrained.class_names(folder)
+        if isinstance(model, models.SegFormer):
+            served: Any = export.Segmenter(model, names, preprocessing)
+        else:
+            served = export.Detector(model, names, preprocessing, boxes_in=boxes_in(folder))
         return served, {"preprocessing": lambda: preprocessing}
     if isinstance(model, models.DualEncoder):
         preprocessing = pretrained.load_preprocessing(folder)

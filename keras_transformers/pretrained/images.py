@@ -43,6 +43,9 @@ PREPROCESSINGS["deformable_detr"] = "DeformableDetr"
 NAMES = ("image_processor_type", "feature_extractor_type")
 ENDS = re.compile("(ImageProcessor|FeatureExtractor)(Fast|Pil)?$")
 SETTLED = {"do_rescale": (True,), "do_normalize": (True,), "do_resize": (True,)}
+# All that version 0.2.0 wrote of a detector. Every release of transformers writes more.
+WRITTEN_BY_0_2 = {"do_normalize", "do_rescale", "do_resize", "image_mean", "image_processor_type"}
+WRITTEN_BY_0_2 |= {"image_std", "resample", "rescale_factor", "size"}
 
 
 def load_preprocessing(folder: StrPath) -> Preprocessing:
@@ -55,8 +58,8 @@ def load_preprocessing(folder: StrPath) -> Preprocessing:
             texts, with a `processor_config.json` that has it inside.
 
     Returns:
-        A `vision.Preprocessing`. That of DETR has the published longest side as both of its own,
-        for images of every shape share a frame.
+        A `vision.Preprocessing`. That of a detector scales images as published. Its frame is
+        `longest_edge`, or `pad_size`, on both sides, for images of all shapes share a frame.
 
     Raises:
         FileNotFoundError: If there is no such file.
@@ -91,23 +94,26 @@ def load_preprocessing(folder: StrPath) -> Preprocessing:
         raise ValueError(
             f"{where}: `resample` must be 2 (bilinear) or 3 (bicubic). Received: {resample!r}"
         )
-    size, crop = _size(asked.get("size", 224), where), None
-    if asked.get("do_center_crop", False):
-        crop = _size(asked.get("crop_size", 224), where)
-        crop = (crop, crop) if isinstance(crop, int) else crop
-    elif isinstance(size, int):
-        raise ValueError(
-            f"{where}: with a `shortest_edge` alone, `do_center_crop` must be true. Received: "
-            f"size={asked['size']!r}"
-        )
     return Preprocessing(
-        crop or size,
+        **_geometry(asked, where),
         mean=tuple(asked.get("image_mean", [0.5] * 3)),
         std=tuple(asked.get("image_std", [0.5] * 3)),
         crop=False,
-        resized=size if crop else None,
         method=METHODS[resample],
     )
+
+
+def boxes_in(folder: StrPath) -> Literal["image", "frame"]:
+    """Returns what the boxes of a published detector are fractions of, see `export.Detector`.
+
+    It is the image, unless version 0.2.0 wrote the folder. Such a folder has equal edges and no
+    other entry than those that 0.2.0 wrote; transformers also writes `do_pad` or `format`.
+    """
+    said, _ = _said(find(folder, weights=False))
+    size = said.get("size")
+    edges = set(size.values()) if isinstance(size, dict) else set()
+    equal = isinstance(size, dict) and size.keys() == {"shortest_edge", "longest_edge"}
+    return "frame" if said.keys() == WRITTEN_BY_0_2 and equal and len(edges) == 1 else "image"
 
 
 def save_preprocessing(
@@ -120,8 +126,8 @@ def save_preprocessing(
     Args:
         preprocessing: A `vision.Preprocessing`.
         folder: Path of the folder.
-        detection: Whether images are fitted into a square, as for `models.DETR`; or the type of
-            the detector, for `transformers` reads the boxes of the others otherwise than of "detr".
+        detection: Whether it is that of a detector, see `Preprocessing.frame`; or the type of the
+            detector, for `transformers` reads the boxes of the others otherwise than of "detr".
 
     Returns:
         The path, a `pathlib.Path`.
@@ -148,7 +154,7 @@ def save_preprocessing(
     if detection:
         kind = PREPROCESSINGS.get(detection, "Detr")
         asked["image_processor_type"] = f"{kind}ImageProcessor"
-        asked["size"] = {"longest_edge": height, "shortest_edge": height}
+        asked |= _frame(preprocessing)
     elif resized is None and not preprocessing.crop:
         asked["image_processor_type"] = "ViTImageProcessor"
         asked["size"] = {"height": height, "width": width}
@@ -163,6 +169,52 @@ def save_preprocessing(
     folder.mkdir(parents=True, exist_ok=True)
     write_json(folder, NAME, asked)
     return folder
+
+
+def _frame(preprocessing: Preprocessing) -> dict[str, Any]:
+    """Returns how a detector's images are resized and padded."""
+    height, width = preprocessing.image_size
+    frame = {"height": height, "width": width}
+    if not (preprocessing.fit or preprocessing.crop):
+        return {"size": frame, "do_pad": False}
+    size = {"max_height": height, "max_width": width}
+    if preprocessing.resized is not None:
+        size = {"shortest_edge": preprocessing.resized, "longest_edge": height}
+    return {"size": size, "do_pad": True, "pad_size": frame}
+
+
+def _geometry(asked: dict[str, Any], where: Any) -> dict[str, Any]:
+    """Returns the sizes of a `Preprocessing`."""
+    size = asked.get("size", 224)
+    if asked.get("do_center_crop", False):
+        crop = _size(asked.get("crop_size", 224), where)
+        crop = (crop, crop) if isinstance(crop, int) else crop
+        return {"image_size": crop, "resized": _size(size, where)}
+    if isinstance(size, dict) and {"max_height", "max_width"} <= size.keys():
+        frame = (size["max_height"], size["max_width"])
+        return {"image_size": _padded(frame, asked, where), "fit": True}
+    if isinstance(size, dict) and {"shortest_edge", "longest_edge"} <= size.keys():
+        longest = size["longest_edge"]
+        frame = _padded((longest, longest), asked, where)
+        return {"image_size": frame, "resized": min(size["shortest_edge"], longest), "fit": True}
+    found = _size(size, where)
+    if isinstance(found, int):
+        raise ValueError(
+            f"{where}: with a `shortest_edge` alone, `do_center_crop` must be true. Received: "
+            f"size={size!r}"
+        )
+    return {"image_size": found}
+
+
+def _padded(frame: tuple[int, int], asked: dict[str, Any], where: Any) -> tuple[int, int]:
+    """Returns the frame, after a check that no other size is asked for as `pad_size`."""
+    padded = asked.get("pad_size")
+    if padded is not None and _size(padded, where) != frame:
+        raise ValueError(
+            f"{where}: `pad_size` must be the largest size of an image, {frame}. Received: "
+            f"{padded!r}"
+        )
+    return frame
 
 
 def _said(folder: pathlib.Path) -> tuple[dict[str, Any], Any]:
@@ -198,8 +250,6 @@ def _size(size: Any, where: Any) -> Any:
         numbers = {name: size[name] for name in size if isinstance(size[name], int)}
         if {"height", "width"} <= numbers.keys():
             return (numbers["height"], numbers["width"])
-        if "longest_edge" in numbers:
-            return (numbers["longest_edge"],) * 2
         if "shortest_edge" in numbers:
             return numbers["shortest_edge"]
     raise ValueError(

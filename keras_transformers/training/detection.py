@@ -59,7 +59,9 @@ def score_boxes(
     Args:
         predicted: For each image a dict of `boxes` `(k, 4)`, corner boxes in pixels, `scores`
             `(k,)` and `labels` `(k,)`.
-        true: For each image a dict of `boxes` and `labels`.
+        true: For each image a dict of `boxes` and `labels`, as `vision.DetectionCorpus.truths`
+            gives it. An optional `crowds`, bool `(k,)`, marks boxes around crowds: they need not be
+            found, and boxes inside of them are no errors, as in pycocotools.
         classes: Number of classes.
         threshold: Score of an answer.
         iou: Intersection over union of a right answer.
@@ -144,6 +146,7 @@ def _average_precisions(
     def rows(images: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
         for number, image in enumerate(images, start=1):
             boxes = np.asarray(image["boxes"], float).reshape(-1, 4)
+            crowds = image.get("crowds", np.zeros(len(boxes), bool))
             for i, (left, top, right, bottom) in enumerate(boxes):
                 width, height = right - left, bottom - top
                 yield {
@@ -151,7 +154,7 @@ def _average_precisions(
                     "category_id": int(image["labels"][i]) + 1,
                     "bbox": [left, top, width, height],
                     "area": width * height,
-                    "iscrowd": 0,
+                    "iscrowd": int(crowds[i]),
                     **({"score": float(image["scores"][i])} if "scores" in image else {}),
                 }
 
@@ -183,29 +186,41 @@ def _counts(
     threshold: float,
     iou: float,
 ) -> tuple[int, int, int]:
-    """How many answers are right, how many there are, how many true boxes."""
+    """Returns how many answers are right, how many there are, and how many true boxes.
+
+    Answers that are not right and lie in a crowd of their class are not counted.
+    """
     with needed_by("scoring boxes"):
         from scipy.optimize import linear_sum_assignment
 
     right = answers = boxes = 0
     for found, truth in zip(predicted, true, strict=True):
         sure = np.asarray(found["scores"]) >= threshold
-        labels, of_truth = np.asarray(found["labels"])[sure], np.asarray(truth["labels"])
-        answers, boxes = answers + len(labels), boxes + len(of_truth)
-        if not len(labels) or not len(of_truth):
-            continue
-        overlap = _overlaps(np.asarray(found["boxes"])[sure], np.asarray(truth["boxes"]))
-        overlap *= labels[:, None] == of_truth
-        right += int((overlap[linear_sum_assignment(-overlap)] >= iou).sum())
+        found_boxes = np.asarray(found["boxes"], float).reshape(-1, 4)[sure]
+        found_labels = np.asarray(found["labels"])[sure]
+        true_boxes = np.asarray(truth["boxes"], float).reshape(-1, 4)
+        same_class = found_labels[:, None] == np.asarray(truth["labels"])
+        is_crowd = np.asarray(truth.get("crowds", np.zeros(len(true_boxes), bool)), bool)
+
+        overlap = _overlaps(found_boxes, true_boxes[~is_crowd]) * same_class[:, ~is_crowd]
+        rows, columns = linear_sum_assignment(-overlap)
+        is_right = np.zeros(len(found_boxes), bool)
+        is_right[rows] = overlap[rows, columns] >= iou
+
+        inside = _overlaps(found_boxes, true_boxes[is_crowd], of_first=True)
+        in_crowd = (inside * same_class[:, is_crowd] >= iou).any(axis=1)
+        right += int(is_right.sum())
+        answers += int((is_right | ~in_crowd).sum())
+        boxes += int((~is_crowd).sum())
     return right, answers, boxes
 
 
-def _overlaps(boxes: Array, others: Array) -> Array:
-    """Intersection over union, float64 `(n, m)`."""
+def _overlaps(boxes: Array, others: Array, of_first: bool = False) -> Array:
+    """Intersection over union, or over the area of the first box, float64 `(n, m)`."""
     boxes, others = boxes[:, None].astype(float), others[None].astype(float)
     first = np.maximum(boxes[..., :2], others[..., :2])
     second = np.minimum(boxes[..., 2:], others[..., 2:])
     inside = np.prod(np.maximum(second - first, 0), axis=-1)
     areas = [np.prod(each[..., 2:] - each[..., :2], axis=-1) for each in (boxes, others)]
-    union = areas[0] + areas[1] - inside
+    union = np.broadcast_to(areas[0], inside.shape) if of_first else sum(areas) - inside
     return np.divide(inside, union, out=np.zeros_like(inside), where=union > 0)

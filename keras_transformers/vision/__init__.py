@@ -2,19 +2,14 @@
 
 from keras_transformers.vision.augmentation import Augmentation, random_crop
 from keras_transformers.vision.batches import WaitingClock, evaluation_batches, training_batches
-from keras_transformers.vision.box_batches import (
-    BoxAugmentation,
-    evaluation_boxes,
-    fitted,
-    training_boxes,
-)
+from keras_transformers.vision.box_batches import BoxAugmentation, evaluation_boxes, training_boxes
 from keras_transformers.vision.boxes import DetectionCorpus
 from keras_transformers.vision.coco import read_coco
 from keras_transformers.vision.corpus import ImageCorpus
 from keras_transformers.vision.folders import read_folder
 from keras_transformers.vision.given import read_images
 from keras_transformers.vision.listed import read_listed
-from keras_transformers.vision.preprocessing import Preprocessing
+from keras_transformers.vision.preprocessing import Preprocessing, fitted
 
 __all__ = [
     "Augmentation",

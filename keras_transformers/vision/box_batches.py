@@ -125,34 +125,6 @@ class BoxAugmentation:
         return image, tf.stack([left, top, right, bottom], axis=1)
 
 
-def fitted(image: tf.Tensor, size: int) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """An image scaled to fit into a square, at its upper left, zeros elsewhere.
-
-    Args:
-        image: uint8 `(height, width, 3)`.
-        size: Side of the square in pixels.
-
-    Returns:
-        uint8 `(size, size, 3)`; bool `(size, size)`, True where the image is; and int32 `(2,)`,
-        the image's height and width in it.
-
-    Example:
-    >>> import tensorflow as tf
-    >>> from keras_transformers.vision import fitted
-    >>> pixels, mask, inner = fitted(tf.ones((10, 20, 3), tf.uint8), 8)
-    >>> tuple(pixels.shape), int(tf.reduce_sum(tf.cast(mask, tf.int32))), inner.numpy().tolist()
-    ((8, 8, 3), 32, [4, 8])
-    """
-    extents = tf.cast(tf.shape(image)[:2], tf.float32)
-    inner = tf.cast(tf.round(extents * (size / tf.reduce_max(extents))), tf.int32)
-    inner = tf.clip_by_value(inner, 1, size)
-    image = tf.image.resize(image, inner, antialias=True)
-    image = tf.cast(tf.clip_by_value(tf.round(image), 0, 255), tf.uint8)
-    image = tf.pad(image, ((0, size - inner[0]), (0, size - inner[1]), (0, 0)))
-    mask = (tf.range(size) < inner[0])[:, None] & (tf.range(size) < inner[1])[None]
-    return tf.ensure_shape(image, (size, size, 3)), tf.ensure_shape(mask, (size, size)), inner
-
-
 def training_boxes(
     corpus: DetectionCorpus,
     preprocessing: Preprocessing,
@@ -166,7 +138,7 @@ def training_boxes(
 
     Args:
         corpus: A `DetectionCorpus`.
-        preprocessing: A `Preprocessing` with a square `image_size`, into which images are fitted.
+        preprocessing: A `Preprocessing`; see its `frame`.
         batch_size: Number of images in a batch; all batches are whole.
         max_boxes: Room for boxes in an image; of more, the largest stay. Images that have more as a
             whole are reported by a warning, for the model learns that the others are background.
@@ -176,13 +148,14 @@ def training_boxes(
             an endless order of its own, in which all images come before one comes again.
 
     Returns:
-        `tf.data` of inputs `images`, float32 `(batch, size, size, 3)`, zeros where no image is,
-        and `padding_mask`, bool `(batch, size, size)`; targets `labels`, int32 `(batch,
-        max_boxes)`, -1 where there is none, and `boxes`, float32 `(batch, max_boxes, 4)`, centre
-        boxes as shares of the square.
+        `tf.data` of inputs `images`, float32 `(batch, height, width, 3)` of the preprocessing's
+        `image_size`, zeros where no image is, and `padding_mask`, bool `(batch, height, width)`;
+        targets `labels`, int32 `(batch, max_boxes)`, -1 where there is none, and `boxes`, float32
+        `(batch, max_boxes, 4)`, centre boxes as fractions of the image without its padding, as
+        DETR's authors have them.
 
     Raises:
-        ValueError: If `image_size` is no square, or the corpus has no box to learn from.
+        ValueError: If the preprocessing fits no detector, or the corpus has no box to learn from.
 
     Example:
     >>> import numpy as np
@@ -215,7 +188,7 @@ def evaluation_boxes(
     ...     "toy", ["cat"], [np.zeros((40, 60, 3), "uint8")], [[[0, 0, 60, 30]]], [[0]])
     >>> inputs, targets = next(iter(evaluation_boxes(corpus, Preprocessing(30), 2, max_boxes=1)))
     >>> targets["boxes"].numpy().tolist()
-    [[[0.5, 0.25, 1.0, 0.5]]]
+    [[[0.5, 0.375, 1.0, 0.75]]]
     """
     indices = tf.data.Dataset.zip(tf.data.Dataset.range(len(corpus)), keys(0, 0))
     examples = _examples(corpus, preprocessing, max_boxes, None, indices)
@@ -230,12 +203,7 @@ def _examples(
     augmentation: Callable[..., tuple[tf.Tensor, tf.Tensor, tf.Tensor]] | None,
     indices: tf.data.Dataset,
 ) -> tf.data.Dataset:
-    height, width = preprocessing.image_size
-    if height != width:
-        raise ValueError(
-            f"{corpus.name}: `image_size` of the preprocessing must be a square. "
-            f"Received: {preprocessing.image_size}"
-        )
+    preprocessing.check_frame(corpus.name)
     counts = [len(labels) for labels in corpus.labels]
     if getattr(augmentation, "window", None) is None:  # a window shows only some of the boxes
         _warn_of_dropped_boxes(corpus.name, counts, max_boxes)
@@ -256,9 +224,8 @@ def _examples(
             image, of_image, of_class = augmentation(image, of_image, of_class, key)
         elif augmentation is not None:
             image, of_image, of_class = augmentation(image, of_image, of_class)
-        pixels, mask, inner = fitted(image, height)
-        scale = tf.cast(inner, tf.float32) / tf.cast(tf.shape(image)[:2], tf.float32) / height
-        of_image = of_image * tf.tile(scale[::-1], [2])
+        pixels, mask, _ = preprocessing.frame(image)
+        of_image = of_image / tf.tile(tf.cast(tf.shape(image)[1::-1], tf.float32), [2])
         first, second = of_image[:, :2], of_image[:, 2:]
         areas = tf.reduce_prod(second - first, axis=1)
         _, largest = tf.math.top_k(areas, tf.minimum(max_boxes, tf.size(areas)))

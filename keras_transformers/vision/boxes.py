@@ -36,6 +36,9 @@ class DetectionCorpus:
         read: Number of boxes looked at.
         left_out: Dict of reason -> number of boxes or images left out.
         repaired: Dict of reason -> number of boxes repaired.
+        crowd_boxes: List of float32 `(k, 4)`, boxes around crowds: nothing is learned from them,
+            and what is found inside of them is no error. Empty where there are none at all.
+        crowd_labels: List of int32 `(k,)`, their labels.
 
     Example:
     >>> import numpy as np
@@ -58,6 +61,8 @@ class DetectionCorpus:
     read: int
     left_out: dict[str, int] = dataclasses.field(default_factory=dict)
     repaired: dict[str, int] = dataclasses.field(default_factory=dict)
+    crowd_boxes: list[Array] = dataclasses.field(default_factory=list)
+    crowd_labels: list[Array] = dataclasses.field(default_factory=list)
 
     def __len__(self) -> int:
         return len(self.images)
@@ -73,8 +78,9 @@ class DetectionCorpus:
 
         An image that is empty, missing or cannot be decoded is left out with its boxes. A box is
         left out if it has a number that is not finite, no area, a label that is no class, or stands
-        for a crowd. A box that reaches over the border of its image is cut there, and left out if
-        less than a pixel of it remains. Images without boxes stay.
+        for a crowd; the last are counted, and stay as `crowd_boxes`. A box that reaches over the
+        border of its image is cut there, and left out if less than a pixel of it remains. Images
+        without boxes stay.
 
         Images are upright, as their EXIF says, and boxes are those of what is seen. Where the
         stated size is that of the pixels as they are stored, and the image lies on its side, its
@@ -104,7 +110,8 @@ class DetectionCorpus:
         repaired: collections.Counter[str] = collections.Counter()
         with concurrent.futures.ThreadPoolExecutor() as pool:
             looked_at = list(pool.map(_size, images))
-        kept, sizes, kept_boxes, kept_labels, read = [], [], [], [], 0
+        kept, sizes, read = [], [], 0
+        kept_boxes, kept_labels, crowd_boxes, crowd_labels = [], [], [], []
         for i, found in enumerate(looked_at):
             one, of_class, crowd = _of_one(
                 f"{name}: image {i}", boxes[i], labels[i], None if crowds is None else crowds[i]
@@ -115,16 +122,21 @@ class DetectionCorpus:
                 counts[found] += 1
                 counts["of images left out"] += len(one)
                 continue
-            good = _usable(one, of_class, crowd, found, len(classes), counts, repaired)
+            good = _usable(one, of_class, found, len(classes), counts, repaired)
+            counts["around crowds"] += int((good & crowd).sum())
             kept.append(images[i])
             sizes.append(found)
-            kept_boxes.append(_inside(one[good], found).astype(np.float32))
-            kept_labels.append(of_class[good].astype(np.int32))
+            one = _inside(one, found).astype(np.float32)
+            of_class = of_class.astype(np.int32)
+            kept_boxes.append(one[good & ~crowd])
+            kept_labels.append(of_class[good & ~crowd])
+            crowd_boxes.append(one[good & crowd])
+            crowd_labels.append(of_class[good & crowd])
         counts = {reason: number for reason, number in counts.items() if number}
         read += sum((left_out or {}).values())
         sizes = np.array(sizes, np.int32).reshape(-1, 2)
         found = (kept_boxes, kept_labels, read, counts, dict(repaired))
-        corpus = cls(name, classes, kept, sizes, *found)
+        corpus = cls(name, classes, kept, sizes, *found, crowd_boxes, crowd_labels)
         if not kept:
             raise ValueError(f"{corpus.summary()}. There is nothing to learn from.")
         return corpus
@@ -148,7 +160,25 @@ class DetectionCorpus:
             sizes=self.sizes[chosen],
             boxes=[self.boxes[i] for i in chosen],
             labels=[self.labels[i] for i in chosen],
+            crowd_boxes=[self.crowd_boxes[i] for i in chosen] if self.crowd_boxes else [],
+            crowd_labels=[self.crowd_labels[i] for i in chosen] if self.crowd_labels else [],
         )
+
+    def truths(self) -> list[dict[str, Array]]:
+        """Returns for each image what `training.score_boxes` compares with: boxes and crowds."""
+        nothing = [np.zeros((0, 4), np.float32)] * len(self)
+        rows = []
+        for i, crowds in enumerate(self.crowd_boxes or nothing):
+            crowd_labels = self.crowd_labels[i] if self.crowd_labels else np.zeros(0, np.int32)
+            is_crowd = np.arange(len(self.boxes[i]) + len(crowds)) >= len(self.boxes[i])
+            rows.append(
+                {
+                    "boxes": np.concatenate([self.boxes[i], crowds]),
+                    "labels": np.concatenate([self.labels[i], crowd_labels]),
+                    "crowds": is_crowd,
+                }
+            )
+        return rows
 
     def content_keys(self) -> list[bytes]:
         """What each image is known by, so that copies stay together: a hash of its content."""
@@ -202,7 +232,7 @@ class DetectionCorpus:
         if side < 1:
             raise ValueError(f"{self.name}: `side` of tiles must be positive. Received: {side}")
         images: list[Any] = []
-        boxes, labels = [], []
+        boxes, labels, crowd_boxes, crowd_labels = [], [], [], []
         for i in range(len(self)):
             pixels = self.pixels(i)
             edges = [
@@ -211,15 +241,37 @@ class DetectionCorpus:
             ]
             for top, bottom in zip(edges[0], edges[0][1:], strict=False):
                 for left, right in zip(edges[1], edges[1][1:], strict=False):
-                    moved = self.boxes[i] - np.array([left, top, left, top], np.float32)
-                    cut = _inside(moved, (bottom - top, right - left))
-                    seen = _areas(cut) >= visible * _areas(moved)
-                    seen &= (cut[:, 2:] - cut[:, :2] >= LEAST_SIDE).all(axis=1)
+                    tile = (left, top, right, bottom)
                     images.append(pixels[top:bottom, left:right].copy())
-                    boxes.append(cut[seen])
-                    labels.append(self.labels[i][seen])
+                    seen = _boxes_in_tile(self.boxes[i], self.labels[i], tile, visible)
+                    boxes.append(seen[0])
+                    labels.append(seen[1])
+                    if self.crowd_boxes:  # of a crowd any part counts
+                        seen = _boxes_in_tile(self.crowd_boxes[i], self.crowd_labels[i], tile, 0.0)
+                        crowd_boxes.append(seen[0])
+                        crowd_labels.append(seen[1])
         sizes = np.array([image.shape[:2] for image in images], np.int32)
-        return dataclasses.replace(self, images=images, sizes=sizes, boxes=boxes, labels=labels)
+        return dataclasses.replace(
+            self,
+            images=images,
+            sizes=sizes,
+            boxes=boxes,
+            labels=labels,
+            crowd_boxes=crowd_boxes,
+            crowd_labels=crowd_labels,
+        )
+
+
+def _boxes_in_tile(
+    boxes: Array, labels: Array, tile: tuple[int, int, int, int], visible: float
+) -> tuple[Array, Array]:
+    """Returns the boxes of which a share of `visible` lies in a tile, cut at its border."""
+    left, top, right, bottom = tile
+    moved = boxes - np.array([left, top, left, top], np.float32)
+    cut = _inside(moved, (bottom - top, right - left))
+    seen = _areas(cut) >= visible * _areas(moved)
+    seen &= (cut[:, 2:] - cut[:, :2] >= LEAST_SIDE).all(axis=1)
+    return cut[seen], labels[seen]
 
 
 def decoded(image: bytes | str) -> tf.Tensor:
@@ -286,7 +338,6 @@ def _for_image(
 def _usable(
     boxes: Array,
     labels: Array,
-    crowd: Array,
     size: tuple[int, int],
     classes: int,
     counts: collections.Counter[str],
@@ -299,7 +350,6 @@ def _usable(
     reasons = {
         "with numbers that are not finite": ~finite,
         "of unknown categories": (labels < 0) | (labels >= classes),
-        "around crowds": crowd,
         "without area": (boxes[:, 2:] <= boxes[:, :2]).any(axis=1),
         "outside their image": (cut[:, 2:] - cut[:, :2] < LEAST_SIDE).any(axis=1),
     }

@@ -24,12 +24,16 @@ class Preprocessing:
             image into `image_size`.
         resized: What images are resized to before their middle is cut out, where that is larger
             than `image_size`: an int for the shorter side, or `(height, width)`, into which the
-            whole image is squeezed.
+            whole image is squeezed. With `fit` the length of the shorter side, at most
+            `image_size`, which must be a square then; a long image is scaled further down, until
+            its longer side fits.
         method: How images are resized: "bilinear" or "bicubic", antialiased.
+        fit: True keeps the whole image and its aspect ratio, whatever `crop` is: it is scaled to
+            fit into `image_size`, at the upper left, and zeros fill the rest.
 
     Raises:
-        ValueError: If a size is not positive, `resized` less than `image_size`, `method` unknown,
-            or `mean` and `std` do not fit the channels.
+        ValueError: If a size is not positive, `resized` less than `image_size` (with `fit`: more),
+            `method` unknown, or `mean` and `std` do not fit the channels.
 
     Example:
     >>> import tensorflow as tf
@@ -48,6 +52,7 @@ class Preprocessing:
     crop: bool = True
     resized: int | tuple[int, int] | None = None
     method: Literal["bilinear", "bicubic"] = "bilinear"
+    fit: bool = False
 
     if TYPE_CHECKING:  # one number stands for several, until they are there
 
@@ -60,6 +65,7 @@ class Preprocessing:
             crop: bool = True,
             resized: int | Sequence[int] | None = None,
             method: Literal["bilinear", "bicubic"] = "bilinear",
+            fit: bool = False,
         ) -> None: ...
 
     def __post_init__(self) -> None:
@@ -81,7 +87,13 @@ class Preprocessing:
             resized = tuple(resized)
             object.__setattr__(self, "resized", resized)
         sides = (resized, resized) if isinstance(resized, int) else resized or size
-        if any(inner < outer for inner, outer in zip(sides, size, strict=True)):
+        if self.fit and resized is not None:
+            if not isinstance(resized, int) or size[0] != size[1] or not 1 <= resized <= size[0]:
+                raise ValueError(
+                    "Preprocessing: with `fit=True`, `resized` must be None, or an int of at most "
+                    f"`image_size`, a square. Received: resized={resized}, image_size={size}"
+                )
+        elif any(inner < outer for inner, outer in zip(sides, size, strict=True)):
             raise ValueError(
                 f"Preprocessing: `resized` must be at least `image_size`={size}. "
                 f"Received: {resized}"
@@ -124,6 +136,8 @@ class Preprocessing:
     def resize(self, image: tf.Tensor) -> tf.Tensor:
         """`(h, w, channels)` uint8 of any size -> `(height, width, channels)` uint8."""
         height, width = self.image_size
+        if self.fit:
+            return self._fitted(image)[0]
         if image.shape[:2] != self.image_size or self.resized is not None:
             inner = self._inner(tf.cast(tf.shape(image)[:2], tf.float32))
             image = tf.image.resize(image, inner, self.method, antialias=True)
@@ -144,6 +158,34 @@ class Preprocessing:
             inner = tf.floor(extents * (self.resized / tf.reduce_min(extents)) + 1e-3)
         return tf.maximum(tf.cast(inner, tf.int32), self.image_size)
 
+    def frame(self, image: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """A whole image as detectors take it, for boxes must not be cut.
+
+        With `fit`, and with `crop`, which would cut, it keeps its aspect ratio, see `fitted`; with
+        `crop=False` it is squeezed into `image_size`.
+
+        Returns:
+            uint8 `(height, width, channels)`; bool `(height, width)`, True where the image is; and
+            int32 `(2,)`, the image's height and width there.
+        """
+        if self.fit or self.crop:
+            return self._fitted(image)
+        mask = tf.ones(self.image_size, tf.bool)
+        return self.resize(image), mask, tf.constant(self.image_size)
+
+    def _fitted(self, image: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        shortest = self.resized if isinstance(self.resized, int) else None
+        return fitted(image, self.image_size, shortest, self.method)
+
+    def check_frame(self, name: str) -> None:
+        """Raises a ValueError, which begins with `name`, if this fits no detector."""
+        if self.channels != 3 or (self.resized is not None and not self.fit):
+            raise ValueError(
+                f"{name}: the preprocessing of a detector must have 3 channels, and `resized` only "
+                f"with `fit=True`. Received: channels={self.channels}, resized={self.resized}, "
+                f"fit={self.fit}"
+            )
+
     def normalize(self, images: Tensor) -> tf.Tensor:
         """Pixels `(..., channels)` in [0, 255] -> float32 of mean 0 and deviation 1."""
         return (tf.cast(images, tf.float32) / 255 - self.mean) / self.std
@@ -151,3 +193,56 @@ class Preprocessing:
     def denormalize(self, images: Tensor) -> Array:
         """The inverse of `normalize`, as NumPy floats in [0, 1]: for images."""
         return np.clip(np.asarray(images) * self.std + self.mean, 0, 1)
+
+
+def fitted(
+    image: tf.Tensor,
+    size: int | tuple[int, int],
+    shortest: int | None = None,
+    method: Literal["bilinear", "bicubic"] = "bilinear",
+) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """An image scaled to fit into a frame, at its upper left, zeros elsewhere.
+
+    Its height and width there are those of `transformers`' image processors, to the pixel: with
+    `shortest` of `shortest_edge` and `longest_edge`, else of `max_height` and `max_width`.
+
+    Args:
+        image: uint8 `(height, width, channels)`.
+        size: `(height, width)` of the frame in pixels, or an int for both.
+        shortest: Length of the shorter side, for square frames; where the longer side would not
+            fit, it decides. None makes the image as large as the frame allows.
+        method: "bilinear" or "bicubic", antialiased.
+
+    Returns:
+        uint8 `(*size, channels)`; bool `size`, True where the image is; and int32 `(2,)`, the
+        image's height and width there.
+
+    Example:
+    >>> import tensorflow as tf
+    >>> from keras_transformers.vision import fitted
+    >>> pixels, mask, inner = fitted(tf.ones((10, 20, 3), tf.uint8), 8)
+    >>> tuple(pixels.shape), int(tf.reduce_sum(tf.cast(mask, tf.int32))), inner.numpy().tolist()
+    ((8, 8, 3), 32, [4, 8])
+    """
+    height, width = (size, size) if isinstance(size, int) else size
+    inner = _fitted_sides(tf.shape(image)[:2], (height, width), shortest)
+    resized = tf.image.resize(image, inner, method, antialias=True)
+    resized = tf.cast(tf.clip_by_value(tf.round(resized), 0, 255), tf.uint8)
+    resized = tf.pad(resized, ((0, height - inner[0]), (0, width - inner[1]), (0, 0)))
+    mask = (tf.range(height) < inner[0])[:, None] & (tf.range(width) < inner[1])[None]
+    resized = tf.ensure_shape(resized, (height, width, image.shape[-1]))
+    return resized, tf.ensure_shape(mask, (height, width)), inner
+
+
+def _fitted_sides(extents: tf.Tensor, size: tuple[int, int], shortest: int | None) -> tf.Tensor:
+    """Returns height and width, int32 `(2,)`, of an image of `extents` in a frame of `size`."""
+    extents = tf.cast(extents, tf.float64)  # rounded down: a smaller precision loses pixels
+    if shortest is None:
+        sides = tf.floor(extents * tf.reduce_min(tf.constant(size, tf.float64) / extents))
+    else:
+        shorter, longer = tf.reduce_min(extents), tf.reduce_max(extents)
+        bound = float(max(size))
+        side = tf.constant(shortest, tf.float64)
+        side = tf.where(longer / shorter * side > bound, bound * shorter / longer, side)
+        sides = tf.where(extents == shorter, tf.round(side), tf.floor(side * extents / shorter))
+    return tf.clip_by_value(tf.cast(sides, tf.int32), 1, size)

@@ -68,13 +68,26 @@ def image(settings, file):
     return x[top : top + rows, left : left + columns], (rows, columns)
 
 
+def sides_in_frame(settings, extents):
+    """Height and width of an image in the frame of a detector."""
+    side, frame = settings["resized"], settings["image_size"]
+    if side is None:
+        sides = np.floor(extents * (frame / extents).min())
+    else:
+        shorter, longer = extents.min(), extents.max()
+        if longer / shorter * side > frame[0]:
+            side = frame[0] * shorter / longer
+        sides = np.where(extents == shorter, np.round(side), np.floor(side * extents / shorter))
+    return np.maximum(sides, 1).astype(int).tolist()
+
+
 def resized(settings, extents):
     """Height and width that an image is resized to."""
     size, rule = np.float32(settings["image_size"]), settings["resize"]
     if rule == "squeeze":
         return settings["resized"]
     if rule == "fit":
-        return np.maximum(np.round(extents * (size[0] / extents.max())), 1).astype(int).tolist()
+        return sides_in_frame(settings, np.float64(extents))
     if rule == "cover":
         inner = np.round(extents * (size / extents).max())
     else:

@@ -90,6 +90,7 @@ def test_the_translator_gives_what_generate_gives(model, tokenizer, search):
     assert Translator(model, tokenizer, search, (16,)).translate(sentences) == expected
 
 
+@pytest.mark.slow
 def test_a_sampling_translator_obeys_its_seed_and_its_constraints(model, tokenizer):
     def translate(seed, **settings):
         search = Sampling(temperature=2.0, seed=seed, **settings)

@@ -44,6 +44,7 @@ def test_a_thousand_sentences_compile_once_for_each_bucket():
     assert len(model._generators) == 2 and len(traces) == number
 
 
+@pytest.mark.slow
 def test_stages_change_nothing_but_the_cost():
     sources, search = sentences(13, 8), BeamSearch(2)
     options = {"lengths": (8,), "batch_size": 8, "max_length": 9, "verbose": 0}

@@ -179,6 +179,7 @@ def test_its_alignment_can_be_looked_at():
 # ------------------------------------------------------------------------------ training
 
 
+@pytest.mark.slow
 def test_it_can_learn_one_batch_by_heart():
     model = RecurrentTranslator(VOCAB, 32, dropout=0.0)
     loss = SmoothedCrossEntropy(label_smoothing=0.0)

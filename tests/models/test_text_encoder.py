@@ -246,6 +246,7 @@ def test_another_body_is_refused():
         random("tagging").transferred(hidden_dim=28)
 
 
+@pytest.mark.slow
 def test_it_learns_what_was_masked_with_fit():
     model = make("masked_language", dropout=0.0)
     model.compile(keras.optimizers.Adam(3e-3), SmoothedCrossEntropy(0.0), jit_compile=True)

@@ -9,11 +9,13 @@ import json
 import pathlib
 
 import numpy as np
+import PIL.Image
 import pytest
 import tensorflow as tf
 import tensorflow_text  # noqa: F401  registers the tokenizers' ops
 
-from keras_transformers import export, pretrained
+import keras_transformers
+from keras_transformers import export, pretrained, vision
 from keras_transformers.detection import best_answers
 from keras_transformers.generation import BeamSearch, Greedy, generate
 from keras_transformers.models import MAE, DualEncoder, LanguageModel, Transformer
@@ -89,6 +91,77 @@ def test_boxes_of_a_detector_are_those_of_the_published_post_processing(name, tm
         assert_close(found["scores"][i], each["scores"].numpy(), 1e-5)
         whole = np.float32([width, height] * 2)
         assert_close(found["boxes"][i] * whole, np.clip(each["boxes"].numpy(), 0, whole), 1e-2)
+
+
+DETECTORS = ["detr", "conditional_detr", "deformable_detr", "deformable_detr_proposals"]
+SIZES = {
+    "edges": {"shortest_edge": 64, "longest_edge": 96},
+    "equal edges": {"shortest_edge": 96, "longest_edge": 96},
+    "frame": {"max_height": 64, "max_width": 96},
+    "squeezed": {"height": 64, "width": 96},
+}
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("name", DETECTORS)
+def test_boxes_in_image_files_of_five_shapes_are_the_published_ones(name, size, tmp_path):
+    """From the image to the boxes in its pixels, with our own reading of the published folder."""
+    Published(CASE_FILES / f"{name}.npz", CASES[name], tmp_path)
+    title = CASES[name]["class"].removesuffix("ForObjectDetection")
+    settings = {"image_processor_type": f"{title}ImageProcessor", "size": SIZES[size]}
+    settings |= {"do_pad": size != "squeezed", "do_resize": True}
+    (tmp_path / "preprocessor_config.json").write_text(json.dumps(settings))
+    _compare_detections(tmp_path, CASES[name]["class"])
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"image_size": 96},
+        {"image_size": (64, 96), "fit": True},
+        {"image_size": 96, "resized": 64, "fit": True},
+        {"image_size": (64, 96), "crop": False},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("name", DETECTORS)
+def test_transformers_finds_the_same_boxes_in_detectors_that_we_write(name, settings, tmp_path):
+    (tmp_path / "theirs").mkdir()
+    published = Published(CASE_FILES / f"{name}.npz", CASES[name], tmp_path / "theirs")
+    folder = pretrained.save(published.model, tmp_path / "ours")
+    kind = json.loads((folder / "config.json").read_text())["model_type"]
+    pretrained.save_preprocessing(vision.Preprocessing(**settings), folder, detection=kind)
+    _compare_detections(folder, CASES[name]["class"])
+
+
+def _compare_detections(folder, model_class):
+    """Compares `load(folder).predict` with processor, model and post-processing of transformers."""
+    ours = keras_transformers.load(folder)
+    model = getattr(hf, model_class).from_pretrained(folder).eval()
+    kind = model_class.removesuffix("ForObjectDetection")
+    processor = getattr(hf, f"{kind}ImageProcessor").from_pretrained(folder)
+    height, width = ours.preprocessing.image_size
+    rng = np.random.default_rng(0)
+    for shape in ((60, 150, 3), (150, 60, 3), (96, 96, 3), (40, 201, 3), (77, 50, 3)):
+        # Smooth, because ties of rounding differ between resizing by Pillow and by TensorFlow.
+        image = np.kron(rng.integers(0, 256, (2, 2, 3)), np.ones((99, 101, 1)))[
+            : shape[0], : shape[1]
+        ]
+        image = image.astype("uint8")
+        padding = {"pad_size": {"height": height, "width": width}} if processor.do_pad else {}
+        inputs = processor(images=PIL.Image.fromarray(image), return_tensors="pt", **padding)
+        with torch.no_grad():
+            output = model(**inputs)
+        (expected,) = processor.post_process_object_detection(output, 0.0, [shape[:2]])
+        found = ours.predict(image, details=True)
+        order = np.argsort(-expected["scores"].numpy(), kind="stable")
+        scores = expected["scores"].numpy()[order]
+        limit = np.float32([shape[1], shape[0]] * 2)
+        boxes = np.clip(expected["boxes"].numpy()[order], 0, limit)
+        np.testing.assert_allclose([row["score"] for row in found], scores[: len(found)], atol=2e-3)
+        same = [row["score"] - score for row, score in zip(found, scores, strict=False)]
+        assert len(same) == min(len(found), len(scores))
+        np.testing.assert_allclose([row["box"] for row in found], boxes[: len(found)], atol=0.5)
 
 
 def english(number):

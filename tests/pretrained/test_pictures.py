@@ -3,11 +3,14 @@
 import json
 
 import pytest
+import tensorflow as tf
 
 from keras_transformers import pretrained
-from keras_transformers.vision import Preprocessing
+from keras_transformers.pretrained.images import boxes_in
+from keras_transformers.vision import Preprocessing, fitted
 
 ASKED = {"image_mean": [0.5] * 3, "image_std": [0.25] * 3, "resample": 3}
+DETR = {"image_size": 1333, "resized": 800, "fit": True}
 READ = {"mean": (0.5,) * 3, "std": (0.25,) * 3, "method": "bicubic", "crop": False}
 
 
@@ -37,10 +40,17 @@ def folder(tmp_path):
             },
             {"image_size": (224, 192), "resized": (256, 256)},
         ),
-        ({"size": {"shortest_edge": 800, "longest_edge": 1333}}, {"image_size": 1333}),  # DETR
+        ({"size": {"shortest_edge": 800, "longest_edge": 1333}}, DETR),
         (  # as it was first published
             {"size": 800, "max_size": 1333, "feature_extractor_type": "DetrFeatureExtractor"},
-            {"image_size": 1333},
+            DETR,
+        ),
+        (
+            {
+                "size": {"max_height": 480, "max_width": 640},
+                "pad_size": {"height": 480, "width": 640},
+            },
+            {"image_size": (480, 640), "fit": True},
         ),
         (
             {"size": 48, "crop_size": 32, "image_processor_type": "CLIPImageProcessorFast"},
@@ -61,6 +71,10 @@ def test_sizes_are_read_as_published(folder, asked, expected):
         ({"size": {"shortest_edge": 224}}, "`do_center_crop` must be true"),
         ({"image_processor_type": "LevitImageProcessor", "size": 224}, "type` must be one of ViT"),
         ({"feature_extractor_type": "ConvNextFeatureExtractor"}, "Received: 'ConvNextFeature"),
+        (
+            {"size": {"max_height": 48, "max_width": 64}, "pad_size": {"height": 64, "width": 64}},
+            r"`pad_size` must be the largest size of an image, \(48, 64\)",
+        ),
         ({"size": "large"}, "sizes must be an integer, or have `height` and `width`"),
     ],
 )
@@ -126,14 +140,84 @@ def test_a_preprocessing_is_written_as_it_is_read(settings, tmp_path):
     assert pretrained.load_preprocessing(folder) == preprocessing
 
 
-DEFORMABLE = ("deformable_detr", "DeformableDetr")
-
-
-def test_a_cut_out_middle_and_a_frame_for_boxes_keep_their_sizes(tmp_path):
+def test_a_cut_out_middle_keeps_its_sizes(tmp_path):
     folder = pretrained.save_preprocessing(Preprocessing(32), tmp_path)
     assert pretrained.load_preprocessing(folder) == Preprocessing(32, crop=False, resized=32)
-    for detection, kind in ((True, "Detr"), ("conditional_detr", "ConditionalDetr"), DEFORMABLE):
-        folder = pretrained.save_preprocessing(Preprocessing(96), tmp_path, detection=detection)
-        assert pretrained.load_preprocessing(folder).image_size == (96, 96)
-        written = json.loads((folder / "preprocessor_config.json").read_text())
-        assert written["image_processor_type"] == f"{kind}ImageProcessor"
+
+
+DETECTORS = {
+    True: "Detr",
+    "detr": "Detr",
+    "conditional_detr": "ConditionalDetr",
+    "deformable_detr": "DeformableDetr",
+}
+FRAMES = [
+    {"image_size": 96, "fit": True},
+    {"image_size": (96, 128), "fit": True},
+    {"image_size": 96, "fit": True, "resized": 64},
+    {"image_size": 96, "fit": True, "resized": 96},
+    {"image_size": (96, 128)},
+]
+
+
+@pytest.mark.parametrize("settings", FRAMES, ids=str)
+@pytest.mark.parametrize("detection", DETECTORS)
+def test_the_frame_of_a_detector_is_written_as_it_is_read(settings, detection, tmp_path):
+    preprocessing = Preprocessing(**settings, crop=False)
+    folder = pretrained.save_preprocessing(preprocessing, tmp_path, detection=detection)
+    assert pretrained.load_preprocessing(folder) == preprocessing
+    assert boxes_in(folder) == "image"
+    written = json.loads((folder / "preprocessor_config.json").read_text())
+    assert written["image_processor_type"] == f"{DETECTORS[detection]}ImageProcessor"
+
+
+def test_a_detector_does_not_cut_the_middle_out(tmp_path):
+    folder = pretrained.save_preprocessing(Preprocessing(96), tmp_path, detection=True)
+    assert pretrained.load_preprocessing(folder) == Preprocessing(96, crop=False, fit=True)
+
+
+BY_0_2 = {
+    "do_normalize": True,
+    "do_rescale": True,
+    "do_resize": True,
+    "image_mean": [0.5] * 3,
+    "image_processor_type": "DetrImageProcessor",
+    "image_std": [0.5] * 3,
+    "resample": 2,
+    "rescale_factor": 1 / 255,
+    "size": {"longest_edge": 96, "shortest_edge": 96},
+}
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({}, "frame"),
+        ({"size": {"longest_edge": 96, "shortest_edge": 64}}, "image"),
+        ({"size": {"max_height": 96, "max_width": 96}}, "image"),
+        ({"size": 96}, "image"),
+        ({"do_pad": True}, "image"),  # as transformers writes
+        ({"format": "coco_detection"}, "image"),  # as it wrote in its first years
+    ],
+)
+def test_detectors_that_version_0_2_wrote_are_recognised(changes, expected, tmp_path):
+    (tmp_path / "preprocessor_config.json").write_text(json.dumps({**BY_0_2, **changes}))
+    assert boxes_in(tmp_path) == expected
+
+
+# Height and width of an image; then those that `get_size_with_aspect_ratio` (shortest edge 800,
+# longest 1,333) and `get_image_size_for_max_height_width` (800, 1,333) of transformers 5 give.
+SIDES = [
+    ((60, 150), (533, 1333), (533, 1333)),
+    ((480, 640), (800, 1066), (800, 1066)),
+    ((640, 480), (1066, 800), (800, 600)),
+    ((333, 333), (800, 800), (800, 800)),
+    ((13, 997), (17, 1333), (17, 1333)),
+]
+
+
+@pytest.mark.parametrize(("extents", "by_edges", "by_frame"), SIDES, ids=str)
+def test_images_are_scaled_to_the_published_pixel(extents, by_edges, by_frame):
+    image = tf.zeros((*extents, 3), tf.uint8)
+    assert fitted(image, 1333, 800)[2].numpy().tolist() == list(by_edges)
+    assert fitted(image, (800, 1333))[2].numpy().tolist() == list(by_frame)

@@ -295,6 +295,7 @@ def test_a_seed_set_later_leaves_the_tokenizer_whole():
     assert [ids.to_list() for ids in dataset] == [before]
 
 
+@pytest.mark.slow
 def test_a_saved_model_with_the_tokenizer_runs_in_another_process(tmp_path):
     class Reader(tf.Module):
         def __init__(self):

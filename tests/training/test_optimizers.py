@@ -112,6 +112,7 @@ def test_vectors_and_embeddings_are_left_to_adam(shape, name):
     np.testing.assert_allclose(received[0], expected[0], atol=1e-6)
 
 
+@pytest.mark.slow
 def test_it_trains_attention_and_survives_a_file(tmp_path):
     model = keras.Sequential([keras.Input((5, 8)), SelfAttention(num_heads=2)])
     model.compile(Muon(0.03, weight_decay=0.01, global_clipnorm=1.0), "mse", jit_compile=True)

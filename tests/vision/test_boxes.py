@@ -253,15 +253,15 @@ def test_a_image_is_fitted_without_changing_its_shape():
 
 
 @pytest.mark.parametrize("kind", ["pixels", "encoded", "files"])
-def test_targets_are_shares_of_the_square(kind, tmp_path):
+def test_targets_are_fractions_of_the_image(kind, tmp_path):
     (tmp_path / "1.png").write_bytes(PNG)
     image = {"pixels": PICTURE, "encoded": PNG, "files": str(tmp_path / "1.png")}[kind]
     found = corpus([[[6, 8, 18, 20], [0, 0, 60, 40]], []], [[1, 0], []], images=[image, image])
     batches = list(evaluation_boxes(found, Preprocessing(30, std=0.25), 2, max_boxes=3))
     ((inputs, targets),) = batches
     assert targets["labels"].numpy().tolist() == [[0, 1, -1], [-1, -1, -1]]
-    np.testing.assert_allclose(targets["boxes"][0, 0], [0.5, 1 / 3, 1.0, 2 / 3], atol=1e-6)
-    np.testing.assert_allclose(targets["boxes"][0, 1], [0.2, 7 / 30, 0.2, 0.2], atol=1e-6)
+    np.testing.assert_allclose(targets["boxes"][0, 0], [0.5, 0.5, 1.0, 1.0], atol=1e-6)
+    np.testing.assert_allclose(targets["boxes"][0, 1], [0.2, 0.35, 0.2, 0.3], atol=1e-6)
     pixels, mask, _ = fitted(tf.constant(PICTURE), 30)
     expected = (pixels.numpy() / 255 - 0.5) / 0.25 * mask.numpy()[..., None]
     np.testing.assert_allclose(inputs["images"][0], expected, atol=1e-5)
@@ -284,8 +284,8 @@ def test_training_batches_come_without_end_and_changed():
         (*inputs["images"].shape, *targets["boxes"].shape) for inputs, targets in batches.take(9)
     }
     assert shapes == {(2, 32, 32, 3, 2, 4, 4)}
-    with pytest.raises(ValueError, match="must be a square"):
-        training_boxes(found, Preprocessing((32, 40)), 2, 4)
+    with pytest.raises(ValueError, match="^toy: the preprocessing of a detector must have"):
+        training_boxes(found, Preprocessing(32, channels=1), 2, 4)
 
 
 def test_a_split_keeps_copies_of_an_image_together():
