@@ -1,7 +1,7 @@
 """Products of many cases: a few representatives run always, the others with `-m slow`.
 
-`slow_except` makes the cases of one test. `REPRESENTATIVES` does the same by the names of cases, for
-tests whose cases come from fixtures, from several decorators or from tables of values.
+`slow_except` makes the cases of one test. `REPRESENTATIVES` does the same by the names of cases,
+for tests whose cases come from fixtures, from several decorators or from tables of values.
 """
 
 import pytest
@@ -166,9 +166,8 @@ REPRESENTATIVES = {
         "swin2-int8",
     ],
     "tests/test_precision.py::test_it_decodes_as_it_computes_the_whole": ["beam-int8"],
-    "tests/text/test_tokenizers.py::test_a_saved_model_with_the_tokenizer_runs_in_another_process": [
-        "unigram"
-    ],
+    "tests/text/test_tokenizers.py::"
+    "test_a_saved_model_with_the_tokenizer_runs_in_another_process": ["unigram"],
     "tests/text/test_trimming.py::test_the_same_texts_are_cut_into_the_same_pieces": [
         "NllbTokenizer",
         "lossless",
