@@ -14,7 +14,12 @@ KINDS = {
     "address": r"https?://[^\s<>\"]*[^\s<>\".,;:!?)\]]|[\w.+-]+@[\w-]+(?:\.[\w-]+)+",
     "placeholder": (
         r"%(?:\d+\$|\(\w+\))?[-+#0]*\d*(?:\.\d+)?(?:hh|h|ll|l|z|j|t)?[diouxXeEfFgGrscpa@]\b"
-        r"|%L?\d+\b|%n\b|\$\{[^{}\s]+\}|\{\{[^{}]+\}\}|\{[^{}\s]*\}|\$\w+\b"
+        r"|%L?\d+\b|%n\b|\$\{[^{}\s]+\}|\{\{[^{}]+\}\}|\$\w+\b"
+        r"|[%#]\{[^{}\s]+\}|%<\w+>[a-z]?|%[A-Za-z_][\w.-]*%"  # Ruby; Symfony and Twig
+        r"|\{%.*?%\}"  # Liquid, Jinja
+        # ICU: an argument with a format, or with a text for each form, of up to two more levels.
+        r"|\{\s*\w+\s*,\s*\w+\s*(?:,(?:[^{}]|\{(?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*\})*)?\}"
+        r"|\{[^{}\s]*\}"
     ),
     "number": r"\d+(?:[.,'\u00a0\u202f]\d+)*",
 }
@@ -27,8 +32,10 @@ def placeables(text: str) -> list[tuple[str, str]]:
     """`(kind, text)` of each in a text, in order.
 
     Kinds are "tag" (`<b>`, `</a>`), "entity" (`&amp;`), "address" (of the web or of mail),
-    "placeholder" (`%s`, `%1$d`, `%(name)s`, `{name}`, `{{name}}`, `${name}`, `$name`, Qt's `%1`)
-    and "number". A number is its digits alone, for languages write 1,234.5 in other ways.
+    "placeholder" (`%s`, `%1$d`, `%(name)s`, `{name}`, `{{name}}`, `${name}`, `$name`, Qt's `%1`,
+    Ruby's `%{name}`, Symfony's `%name%`, Liquid's `{% if %}`, ICU's `{n, number}` and
+    `{n, plural, ...}` as a whole) and "number". A number is its digits alone, for languages write
+    1,234.5 in other ways.
 
     Example:
     >>> from keras_transformers.placeables import placeables

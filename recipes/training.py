@@ -152,6 +152,11 @@ def fit(config, folder, model, make, steps, callbacks=(), *, epochs=None, name=N
         print()  # or what is said of it would stand behind the progress bar
         raise
     streaming.report(make)
+    if not np.isfinite(history.get("loss", [0.0])[-1]):
+        raise ValueError(
+            f"The loss became NaN or infinite in epoch {len(history['loss'])}. Nothing is scored "
+            f"or exported. Try a lower --learning-rate than {of.learning_rate:g}."
+        )
     merge_adapter(config, folder, model, name)
     return history
 

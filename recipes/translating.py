@@ -9,7 +9,7 @@ import numpy as np
 from keras_transformers.contexts import without_context
 from keras_transformers.export import Translator
 from keras_transformers.export.languages import LanguageChoice
-from keras_transformers.export.translation import LENGTHS, LENGTHS_WITH_CONTEXT
+from keras_transformers.export.translation import LENGTHS
 from keras_transformers.fitting import calibrate_confidence
 from keras_transformers.generation import Shortlist, generate_all
 from keras_transformers.inspection import attention_maps
@@ -37,15 +37,14 @@ def translation(model, tokenizer, search, corpus=None):
     def translate(sentences):
         model.jax_state_sync()
         of_source, of_target = both(tokenizer)
-        lengths = LENGTHS_WITH_CONTEXT if getattr(of_source, "context", None) else LENGTHS
-        sources = with_room(sentences, of_source, lengths[-1] - (languages is not None))
+        sources = with_room(sentences, of_source, LENGTHS[-1] - (languages is not None))
         ids = [each.tolist() for each in of_source.tokenize(sources, end=True).numpy()]
         if languages is not None:
             pairs = zip(languages, ids, strict=True)
             ids = [[tokenizer.language_marks[language], *row] for language, row in pairs]
         marks = {"start_id": tokenizer.start_id, "end_id": tokenizer.end_id}
         chosen = LanguageChoice("translation", tokenizer).without_marks(search)
-        found = generate_all(model, ids, chosen, lengths, 64, verbose=0, **marks)
+        found = generate_all(model, ids, chosen, LENGTHS, 64, verbose=0, **marks)
         return [text.decode() for text in of_target.detokenize(found["tokens"]).numpy()]
 
     return translate

@@ -75,13 +75,15 @@ def write_preprocessing(
 def of_images(preprocessing: Preprocessing, labels: Sequence[str] | None = None) -> dict[str, Any]:
     """What `preprocessing.json` says of the images of a classifier, or, without labels, encoder."""
     size, resized = list(preprocessing.image_size), preprocessing.resized
+    named = {} if labels is None else {"labels": list(labels)}
+    if preprocessing.fit:
+        return _pixels(preprocessing, "fit") | {"resized": resized, "filling": 0, **named}
     if isinstance(resized, int):
         resize = "shorter_side"
     elif resized is None and preprocessing.crop:
         resize = "cover"
     else:
         resize, resized = "squeeze", list(resized or size)
-    named = {} if labels is None else {"labels": list(labels)}
     return _pixels(preprocessing, resize) | {"resized": resized, **named}
 
 

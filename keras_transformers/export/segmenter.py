@@ -61,11 +61,12 @@ class Segmenter(Served):
                 f"Segmenter: `labels` must have a name for each of the model's {classes} classes. "
                 f"Received: {len(labels)}"
             )
-        cuts = preprocessing.crop or preprocessing.resized is not None
+        cuts = preprocessing.crop or preprocessing.fit or preprocessing.resized is not None
         if cuts or preprocessing.channels not in (1, 3):
             raise ValueError(
-                "Segmenter: `preprocessing` must cut nothing off (`crop=False`, `resized=None`) "
-                f"and have 1 or 3 channels. Received: crop={preprocessing.crop}, "
+                "Segmenter: `preprocessing` must squeeze the whole image (`crop=False`, "
+                "`fit=False`, `resized=None`) and have 1 or 3 channels. Received: "
+                f"crop={preprocessing.crop}, fit={preprocessing.fit}, "
                 f"resized={preprocessing.resized}, channels={preprocessing.channels}"
             )
         self._hold(model)

@@ -230,7 +230,8 @@ def lengths_for(
         owner: For messages: who asks.
         model: Whose `most_positions`, where it has such, hold the longest.
         tokenizer: Whose ids must all be the model's.
-        lengths: What was given; None for `usual`, as far as the model has positions.
+        lengths: What was given; None for `usual`, and from there on doubled, as far as the model
+            has positions: nothing that it can read is cut.
         usual: Increasing lengths.
         name: Name of the argument.
 
@@ -244,9 +245,13 @@ def lengths_for(
             f"{owner}: `tokenizer` must have at most as many pieces as the model's vocabulary, "
             f"{vocab}. Received: {tokenizer.vocab_size}"
         )
+    most = getattr(model, "most_positions", None)
     if lengths is None:
+        usual = list(usual)
+        while most is not None and usual[-1] < most:
+            usual.append(min(2 * usual[-1], most))
         return lengths_within(model, usual)
-    most, lengths = getattr(model, "most_positions", None), tuple(lengths)
+    lengths = tuple(lengths)
     if not lengths or any(a >= b for a, b in zip((0, *lengths), lengths, strict=False)):
         raise ValueError(f"{owner}: `{name}` must increase, from 1 on. Received: {lengths}")
     if most is not None and lengths[-1] > most:

@@ -12,7 +12,7 @@ from keras_transformers.generation import Request, Sampling, decode
 from keras_transformers.generation.request import Decodable, padding_of
 from keras_transformers.generation.search import Search
 
-LENGTHS = (16, 64, 256)  # of prompts, where nothing else is said
+LENGTHS = (16, 64, 256, 1024, 4096)  # of prompts, where nothing else is said
 RESULTS = {
     "text": tf.TensorSpec([None], tf.string),
     "continuation": tf.TensorSpec([None], tf.string),
@@ -39,8 +39,8 @@ class TextGenerator(Served):
             `BeamSearch(...)`.
         new_tokens: Most tokens of a continuation.
         prompt_lengths: Lengths in tokens to which prompts are padded; of a prompt longer than the
-            last its end is used, and said so in `truncated`. By default those of 16, 64 and 256
-            for which the model has positions.
+            last its end is used, and said so in `truncated`. By default 16, 64, 256 and so on, as
+            far as the model has positions; up to 4,096 where it has no limit.
 
     Raises:
         ValueError: If `prompt_lengths` do not increase, `new_tokens` is not positive, the model has
@@ -75,7 +75,7 @@ class TextGenerator(Served):
         positions = getattr(model, "most_decodable", None) or float("inf")
         room = positions - new_tokens
         if prompt_lengths is None:
-            prompt_lengths = [length for length in LENGTHS if length <= room] or LENGTHS[:1]
+            prompt_lengths = _lengths_within(room)
         named = ("TextGenerator", model, tokenizer, prompt_lengths, LENGTHS, "prompt_lengths")
         lengths = lengths_for(*named)
         if lengths[-1] > room:
@@ -175,3 +175,11 @@ class TextGenerator(Served):
     def write(self, prompts: Sequence[str]) -> list[str]:
         """Goes on with a list of str; returns the prompts with what follows."""
         return [text.decode() for text in self(strings(prompts))["text"].numpy()]
+
+
+def _lengths_within(room: float) -> list[int]:
+    """Returns lengths of prompts, the last as long as the model has room for."""
+    lengths = [length for length in LENGTHS if length <= room]
+    while lengths and room != float("inf") and lengths[-1] < room:
+        lengths.append(min(4 * lengths[-1], int(room)))
+    return lengths or [LENGTHS[0]]

@@ -22,8 +22,7 @@ from keras_transformers.text.context import Context
 from keras_transformers.text.frames import in_marks
 
 REQUEST = (tf.TensorSpec([None], tf.string, name="text"),)
-LENGTHS = (16, 32, 64, 128)  # of sources, where nothing else is said
-LENGTHS_WITH_CONTEXT = (*LENGTHS, 256)
+LENGTHS = (16, 32, 64, 128, 256, 512)  # of sources, where nothing else is said
 RESULTS = {
     "translation": tf.TensorSpec([None], tf.string),
     "score": tf.TensorSpec([None], tf.float32),
@@ -55,7 +54,8 @@ class Translator(FurtherFunctions):
             `text.BytePairTokenizer`, whose padding is the model's.
         search: `BeamSearch(...)` (default: 4 beams), `Greedy()` or `Sampling(...)`.
         source_lengths: Lengths in ids, marks included, to which sources are padded; what exceeds
-            the last is cut off, and said so in `truncated`. By default 16, 32, 64 and 128.
+            the last is cut off, and said so in `truncated`. By default 16, 32, 64 and so on, as
+            far as the model has positions; up to 512 where it has no limit.
         shortlist: A `generation.Shortlist`: each sentence is translated within the lists of its
             pieces, see `generation.Shortlisted`; the SavedModel holds it. `score` is by the whole
             vocabulary.
@@ -89,9 +89,8 @@ class Translator(FurtherFunctions):
         super().__init__("translator", *REQUEST, *languages.requests)
         self._languages = languages
         self._context: Context | None = getattr(tokenizer, "context", None)
-        usual = LENGTHS_WITH_CONTEXT if self._context else LENGTHS
         self._lengths = lengths_for(
-            "Translator", model, tokenizer, source_lengths, usual, "source_lengths"
+            "Translator", model, tokenizer, source_lengths, LENGTHS, "source_lengths"
         )
         if not model.built:
             model({name: np.ones((1, 1), "int32") for name in ("source", "target")})
@@ -105,12 +104,20 @@ class Translator(FurtherFunctions):
                 f"source, {self._marks}. Received: {self._lengths}"
             )
         search = BeamSearch() if search is None else without_draft("Translator", search)
+        start = search.constraints.boundaries.start
+        self._start_id: Any = tokenizer.start_id if start is None else start
+        if self._start_id is None:
+            raise ValueError(
+                "Translator: the tokenizer must have a `start_id`, or the search `boundaries` with "
+                "a `start`, the token that decoding begins with (`decoder_start_token_id` of a "
+                f"published folder). Received: {type(tokenizer).__name__} without one"
+            )
         self._search = languages.without_marks(search)
         self._lists: Lists | None = None
         if shortlist is not None:
             self._search = Shortlisted(shortlist, self._search)
             self._search.check(model)
-            marks = (padding_of(model), tokenizer.start_id, tokenizer.end_id)
+            marks = (padding_of(model), self._start_id, tokenizer.end_id)
             self._lists = Lists(self._search, *marks)
         self._make_further()
 
@@ -123,7 +130,7 @@ class Translator(FurtherFunctions):
     def target_marks(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Ids before and behind a target: START, and the token of a language behind it; END."""
         boundaries = self._search.constraints.boundaries
-        marks = (boundaries.start_of(self._tokenizer.start_id), boundaries.first)
+        marks = (self._start_id, boundaries.first)
         return tuple(each for each in marks if each is not None), (self._tokenizer.end_id,)
 
     @property
@@ -231,9 +238,7 @@ class Translator(FurtherFunctions):
         most = most_tokens(pieces, tf.minimum)
         fewest, most = self._search.constraints.limits(pieces, most)
         forced = tf.fill([source.shape[0] or tf.shape(source)[0], _most(source)], padding)
-        boundaries = self._search.constraints.boundaries
-        start: Any = boundaries.start_of(self._tokenizer.start_id)
-        end = self._tokenizer.end_id
+        start, end = self._start_id, self._tokenizer.end_id
         request = Request(forced, start, end, fewest, most, drawn, padding_id=padding)
         search, within = self._search, None if lists is None else Within(*lists)
         if phrases:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import pathlib
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Literal, Self
 
@@ -170,6 +171,37 @@ class Fitted:
                 kernel.assign(value)
 
 
+class Answering(Fitted):
+    """The base of kinds that answer, are quantised, saved and exported, and do not learn here.
+
+    Example:
+    >>> from keras_transformers.fitting import FITTINGS, Answering
+    >>> sorted(kind for kind, fitting in FITTINGS.items() if issubclass(fitting, Answering))
+    ['detector', 'question_answerer', 'segmenter', 'zero_shot_classifier']
+    """
+
+    def fit(self, *args: Any, **kwargs: Any) -> tuple[Fitted, dict[str, Any]]:
+        raise ValueError(self._refusal("fit"))
+
+    def evaluate(self, data: Any, columns: Chosen = None) -> dict[str, float]:
+        raise ValueError(self._refusal("evaluate"))
+
+    def trained(
+        self, data: Any, valid: Any, asked: Mapping[str, Any], options: Mapping[str, Any]
+    ) -> tuple[Fitted, dict[str, Any]]:
+        raise ValueError(self._refusal("fit"))
+
+    def adapted(self, rank: int, options: Mapping[str, Any]) -> Self:
+        raise ValueError(self._refusal("add_lora"))
+
+    def _refusal(self, asked: str) -> str:
+        return (
+            f"{asked}: a {self.kind} does not learn here. Its `model` is a Keras model: train it "
+            "by `compile` and `fit` of its own; `save` and `export` of the predictor then write "
+            "what it has learned."
+        )
+
+
 def _adapted_kernels(model: Any) -> list[tuple[Any, Array]]:
     """Kernels that an adapter changes, with their values; of quantised ones none."""
     found = [layer.kernel_variable() for layer in adapted_layers(model).values()]
@@ -208,8 +240,14 @@ def learned(
 
     Returns:
         The history.
+
+    Raises:
+        ValueError: If the loss became NaN or infinite in the first epoch; the weights are then
+            those that the model had. In a later epoch, a warning says so, and the best weights
+            stay.
     """
     keras.utils.set_random_seed(asked.seed)
+    start_weights = model.get_weights()
     steps = sum(1 for _ in make(0))
     total = steps * numbers.epochs
     if adapters_of(model) and asked.learning_rate is None:
@@ -225,12 +263,42 @@ def learned(
         make,
         steps,
         numbers.epochs,
-        [schedule, *asked.callbacks, best],
+        [schedule, *asked.callbacks, best, keras.callbacks.TerminateOnNaN()],
         validation_data=counted(valid),
         verbose=asked.verbose,
     )
     uncompiled(model)
+    _check_finite(model, start_weights, history, best.best_epoch, numbers)
     return history
+
+
+def _check_finite(
+    model: Any,
+    start_weights: list[Array],
+    history: Mapping[str, Sequence[float]],
+    best_epoch: int,
+    numbers: FineTuning,
+) -> None:
+    """Reports a loss that is not finite; the weights of an epoch with one do not stay."""
+    is_finite = np.isfinite(history["loss"]) & np.isfinite(history["val_loss"])
+    if is_finite.all():
+        return
+    advice = (
+        f"A lower `learning_rate` than {numbers.learning_rate:g} may help, or a look at extreme "
+        "values in the data."
+    )
+    epoch = int(np.argmin(is_finite)) + 1
+    if not is_finite[best_epoch]:
+        model.set_weights(start_weights)
+        raise ValueError(
+            f"fit: the loss became NaN or infinite in epoch {epoch}, before anything was learned. "
+            f"The weights are those from before. {advice}"
+        )
+    warnings.warn(
+        f"fit: the loss became NaN or infinite in epoch {epoch}, and training ended. The weights "
+        f"are those of epoch {best_epoch + 1}. {advice}",
+        stacklevel=2,
+    )
 
 
 def class_scores(probabilities: Array, labels: Array, classes: Sequence[str]) -> dict[str, float]:

@@ -1,6 +1,7 @@
 """Classifiers of images learn classes or several labels."""
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import tensorflow as tf
 from keras_transformers import export
 from keras_transformers.annotations import ClassProblem
 from keras_transformers.fitting.base import (
+    Answering,
     Asked,
     Fitted,
     class_scores,
@@ -18,6 +20,7 @@ from keras_transformers.fitting.base import (
     with_adapter,
 )
 from keras_transformers.fitting.held import Held
+from keras_transformers.fitting.targets import weights_of_classes
 from keras_transformers.models.settings import SEVERAL, SINGLE
 from keras_transformers.splits import held_out
 from keras_transformers.tables import Chosen
@@ -45,7 +48,7 @@ class ImageClassifierFitting(Fitted):
     """
 
     kind = "image_classifier"
-    choices = ("problem_type", "label_separator", "augmentation")
+    choices = ("problem_type", "class_weights", "label_separator", "augmentation")
 
     def served(self) -> Any:
         of = self.held
@@ -57,6 +60,7 @@ class ImageClassifierFitting(Fitted):
         valid: Any,
         asked: Asked,
         problem_type: ClassProblem = "single_label_classification",
+        class_weights: str | Mapping[str, float] | None = None,
         label_separator: str = SEPARATOR,
         augmentation: Augmentation | None = None,
     ) -> tuple[Fitted, dict[str, Any]]:
@@ -67,6 +71,7 @@ class ImageClassifierFitting(Fitted):
                 with parts such as `train` and `test` see `base.parts_of`.
             asked: See there.
             problem_type: "multi_label_classification" where an image can have several labels.
+            class_weights: "balanced", or a dict from names to what an image of the class counts.
             label_separator: What stands between these in one str.
             augmentation: How images are changed at random; by default they are mirrored and moved a
                 little.
@@ -87,6 +92,9 @@ class ImageClassifierFitting(Fitted):
             raise ValueError(
                 f"{train.summary()}. There is nothing to tell apart: all have one class."
             )
+        weights = None
+        if class_weights is not None:
+            weights = weights_of_classes(class_weights, train.classes, train.labels, problem_type)
         held = self._with_head(train, problem_type)
         held = dataclasses.replace(held, label_separator=label_separator)
         of, numbers = held.preprocessing, asked.numbers(len(train), "image")
@@ -98,7 +106,11 @@ class ImageClassifierFitting(Fitted):
         )
 
         def batches(epoch: Any) -> tf.data.Dataset:
-            return training_batches(train, of, size, change, asked.seed, epoch)
+            found = training_batches(train, of, size, change, asked.seed, epoch)
+            if weights is None:
+                return found
+            # Of mixed images the labels are shares, by which their classes' weights are mixed.
+            return found.map(lambda x, y: (x, y, tf.linalg.matvec(y, weights)))
 
         history = learned(
             held.model,
@@ -149,6 +161,53 @@ class ImageEncoderFitting(ImageClassifierFitting):
             "evaluate: an encoder of images has no classes to be right or wrong about; `fit` gives "
             "it some."
         )
+
+
+class DetectorFitting(Answering):
+    """A detector: `options` are `threshold` and `boxes_in` of `export.Detector`.
+
+    Example:
+    >>> from keras_transformers.fitting import DetectorFitting
+    >>> DetectorFitting.kind
+    'detector'
+    """
+
+    kind = "detector"
+
+    def served(self) -> Any:
+        of = self.held
+        return export.Detector(of.model, of.labels or (), of.preprocessing, **of.options)
+
+
+class SegmenterFitting(Answering):
+    """A model that gives a class to every pixel.
+
+    Example:
+    >>> from keras_transformers.fitting import SegmenterFitting
+    >>> SegmenterFitting.kind
+    'segmenter'
+    """
+
+    kind = "segmenter"
+
+    def served(self) -> Any:
+        return export.Segmenter(self.held.model, self.held.labels or (), self.held.preprocessing)
+
+
+class ZeroShotClassifierFitting(Answering):
+    """A model of images and texts, which classifies images by texts.
+
+    Example:
+    >>> from keras_transformers.fitting import ZeroShotClassifierFitting
+    >>> ZeroShotClassifierFitting.kind
+    'zero_shot_classifier'
+    """
+
+    kind = "zero_shot_classifier"
+
+    def served(self) -> Any:
+        of = self.held
+        return export.ZeroShotClassifier(of.model, of.tokenizer, of.preprocessing)
 
 
 def split(corpus: ImageCorpus, seed: int) -> tuple[ImageCorpus, ImageCorpus]:

@@ -177,11 +177,32 @@ def row_weights(targets: Targets, class_weights: str | Mapping[str, float] | Non
     """
     if class_weights is None:
         return np.ones(len(targets), "float32")
-    classes = targets.classes or []
-    if targets.problem_type != SINGLE:
+    values = np.array(targets.values)
+    weights = weights_of_classes(class_weights, targets.classes or [], values, targets.problem_type)
+    return weights[values]
+
+
+def weights_of_classes(
+    class_weights: str | Mapping[str, float],
+    classes: Sequence[str],
+    labels: Array,
+    problem_type: str | None,
+) -> Array:
+    """Returns what a row of each class counts, float32 `(classes,)`.
+
+    Args:
+        class_weights: "balanced" or a dict, see `row_weights`.
+        classes: Names of the classes.
+        labels: Integers `(rows,)`, positions in `classes`.
+        problem_type: Of the training.
+
+    Raises:
+        ValueError: If it is another str or has unknown names, or rows have not one class each.
+    """
+    if problem_type != SINGLE:
         raise ValueError(
             "fit: `class_weights` must be None unless each row has one class. Received: "
-            f"{class_weights!r} for {targets.problem_type}"
+            f"{class_weights!r} for {problem_type}"
         )
     if isinstance(class_weights, str):
         if class_weights != "balanced":
@@ -189,8 +210,8 @@ def row_weights(targets: Targets, class_weights: str | Mapping[str, float] | Non
                 "fit: `class_weights` must be 'balanced', or a dict of name -> weight. Received: "
                 f"{class_weights!r}"
             )
-        counts = np.bincount(targets.values, minlength=len(classes))
-        weights = len(targets) / np.maximum(counts * np.count_nonzero(counts), 1)
+        counts = np.bincount(labels, minlength=len(classes))
+        weights = len(labels) / np.maximum(counts * np.count_nonzero(counts), 1)
     else:
         unknown = sorted(set(class_weights) - set(classes))
         if unknown or any(weight < 0 for weight in class_weights.values()):
@@ -199,7 +220,7 @@ def row_weights(targets: Targets, class_weights: str | Mapping[str, float] | Non
                 f"{', '.join(classes)}. Received: {dict(class_weights)}"
             )
         weights = np.array([class_weights.get(name, 1.0) for name in classes])
-    return weights[np.array(targets.values)].astype("float32")
+    return weights.astype("float32")
 
 
 def _with_numbers(

@@ -7,7 +7,15 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformers import export
-from keras_transformers.fitting.base import Asked, Fitted, in_two, learned, parts_of, with_adapter
+from keras_transformers.fitting.base import (
+    Answering,
+    Asked,
+    Fitted,
+    in_two,
+    learned,
+    parts_of,
+    with_adapter,
+)
 from keras_transformers.fitting.held import Held
 from keras_transformers.models import TaggingHead
 from keras_transformers.tables import Chosen
@@ -182,3 +190,19 @@ class _Rows:
             return ids, tf.where(real[:, None] > 0, labels, UNSCORED)
 
         return batches.map(labelled)
+
+
+class QuestionAnswererFitting(Answering):
+    """A model that marks the answer to a question in a text.
+
+    Example:
+    >>> from keras_transformers.fitting import QuestionAnswererFitting
+    >>> QuestionAnswererFitting.kind
+    'question_answerer'
+    """
+
+    kind = "question_answerer"
+
+    def served(self) -> Any:
+        of = self.held
+        return export.QuestionAnswerer(of.model, of.tokenizer, **of.options)

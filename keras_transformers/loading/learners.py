@@ -165,5 +165,17 @@ def fitting_of_run(folder: pathlib.Path, made: Any) -> Fitted:
         options["search"] = BeamSearch(**{name: numbers[name] for name in names if name in numbers})
         if (folder / SHORTLIST).is_file():
             options["shortlist"] = Shortlist.load(folder / SHORTLIST)
+    if made.kind == "detector":
+        options = _options_of_detector(folder)
     words, preprocessing = (getattr(made, name, None) for name in ("tokenizer", "preprocessing"))
     return FITTINGS[made.kind](Held(made.model, words, preprocessing, made.labels, options))
+
+
+def _options_of_detector(folder: pathlib.Path) -> dict[str, Any]:
+    """Returns the threshold of a run's detector, and what its boxes are fractions of."""
+    settings = json.loads((folder / "preprocessing.json").read_text(encoding="utf-8"))
+    options: dict[str, Any] = {"boxes_in": "image" if "fit" in settings else "frame"}  # of 0.2.0
+    if (folder / "metrics.json").is_file():
+        metrics = json.loads((folder / "metrics.json").read_text(encoding="utf-8"))
+        options["threshold"] = metrics.get("test_threshold", 0.5)
+    return options

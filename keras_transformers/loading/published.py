@@ -1,10 +1,17 @@
 """A folder of published weights as a predictor."""
 
 import pathlib
-from collections.abc import Callable
 from typing import Any
 
-from keras_transformers import export, models, pretrained
+from keras_transformers import models, pretrained
+from keras_transformers.fitting import (
+    DetectorFitting,
+    Fitted,
+    Held,
+    QuestionAnswererFitting,
+    SegmenterFitting,
+    ZeroShotClassifierFitting,
+)
 from keras_transformers.loading.learners import fitting_of
 from keras_transformers.predictors import KINDS, Predictor
 from keras_transformers.predictors.learning import parts_of
@@ -25,37 +32,32 @@ def predictor(folder: pathlib.Path, languages: tuple[str, str] | None) -> Predic
             f"load: {folder} holds a {type(model).__name__}, so `languages` must be None. "
             f"Received: {languages}"
         )
-    fitted = fitting_of(folder, model, languages)
-    if fitted is not None:
-        served = fitted.served()
-        return KINDS[served.kind](served, served.labels, parts_of(fitted), folder)
-    served, parts = _served(folder, model)
-    parts["model"] = lambda: model
-    names = ("model", "tokenizer", "preprocessing")
-    parts = {str(name): parts[name] for name in names if name in parts}
-    return KINDS[served.kind](served, served.labels, parts, folder)
+    fitted = fitting_of(folder, model, languages) or _answering(folder, model)
+    served = fitted.served()
+    return KINDS[served.kind](served, served.labels, parts_of(fitted), folder)
 
 
-def _served(folder: pathlib.Path, model: Any) -> tuple[Any, dict[str, Callable[[], Any]]]:
-    """The object of `export` that answers, and its parts besides the model, of what learns not."""
-    config = model.get_config()
-    kinds = (models.DETR, models.DeformableDETR, models.SegFormer)
-    if isinstance(model, kinds) and config.get("num_classes"):
+def _answering(folder: pathlib.Path, model: Any) -> Fitted:
+    """Returns what answers by a model that does not learn here.
+
+    Raises:
+        ValueError: If it answers no text and no image.
+    """
+    num_classes = model.get_config().get("num_classes")
+    if isinstance(model, models.DETR | models.DeformableDETR) and num_classes:
+        options = {"boxes_in": boxes_in(folder)}
         preprocessing = pretrained.load_preprocessing(folder)
-        names = pretrained.class_names(folder)
-        if isinstance(model, models.SegFormer):
-            served: Any = export.Segmenter(model, names, preprocessing)
-        else:
-            served = export.Detector(model, names, preprocessing, boxes_in=boxes_in(folder))
-        return served, {"preprocessing": lambda: preprocessing}
+        labels = pretrained.class_names(folder)
+        return DetectorFitting(Held(model, None, preprocessing, labels, options))
+    if isinstance(model, models.SegFormer) and num_classes:
+        preprocessing = pretrained.load_preprocessing(folder)
+        return SegmenterFitting(Held(model, None, preprocessing, pretrained.class_names(folder)))
     if isinstance(model, models.DualEncoder):
-        preprocessing = pretrained.load_preprocessing(folder)
-        words = pretrained.load_tokenizer(folder)
-        pair = export.ZeroShotClassifier(model, words, preprocessing)
-        return pair, {"preprocessing": lambda: preprocessing, "tokenizer": lambda: words}
+        tokenizer = pretrained.load_tokenizer(folder)
+        held = Held(model, tokenizer, pretrained.load_preprocessing(folder))
+        return ZeroShotClassifierFitting(held)
     if isinstance(getattr(model, "head", None), models.SpanHead):
-        words = pretrained.load_tokenizer(folder)
-        return export.QuestionAnswerer(model, words), {"tokenizer": lambda: words}
+        return QuestionAnswererFitting(Held(model, pretrained.load_tokenizer(folder)))
     raise ValueError(
         f"load: {folder} holds a {type(model).__name__}{_head(model)}, which answers no "
         "text and no image; keras_transformers.pretrained.load gives the model."

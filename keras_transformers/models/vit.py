@@ -189,10 +189,20 @@ class ViT(ImageModel):
         return cls(num_classes, **vit_arguments(name, changes))
 
     def transferred(self, **changes: Any) -> Self:
-        """As `Transferable.transferred`; `dropout` and `drop_path` make blocks like these."""
+        """As `Transferable.transferred`; `dropout` and `drop_path` make blocks like these.
+
+        With another `image_size`, biases of the blocks for a grid of patches get the new grid.
+        """
         changes, rates = with_rates(changes, [self.block], ["dropout", "drop_path"])
         if rates is not None:
             changes = {"block": rates[0], **dict.fromkeys(OF_BLOCK), **changes}
+        block = self._settings["block"] if rates is None else rates[0]
+        new_size = changes.get("image_size")
+        keeps_block = changes.get("block", block) is block
+        keeps_patches = "embedding" not in changes and "patch_size" not in changes
+        if block is not None and new_size is not None and keeps_block and keeps_patches:
+            old_grid = self.grid(self._settings["image_size"])
+            changes["block"] = _with_grid(block, old_grid, self.grid(both_sides(new_size)))
         if "pooling" in changes and not {*OF_EMBEDDING, "embedding"} & changes.keys():
             tokens = {"embedding": serialized(self.embedding), **dict.fromkeys(OF_EMBEDDING)}
             changes = {**tokens, **changes}
@@ -298,3 +308,16 @@ class ViT(ImageModel):
     def _first(self, blocks: int | None) -> list[keras.layers.Layer]:
         end = [self.norm] if blocks == len(self.encoder_blocks) else []
         return [self.embedding, *self.encoder_blocks[:blocks], *end]
+
+
+def _with_grid(config: Any, old_grid: Sequence[Any], new_grid: Sequence[Any]) -> Any:
+    """Returns the configuration of a block whose biases are for another grid of patches."""
+    if isinstance(config, list):
+        return [_with_grid(value, old_grid, new_grid) for value in config]
+    if not isinstance(config, dict):
+        return config
+    changed = {}
+    for name, value in config.items():
+        is_grid = name == "grid" and isinstance(value, list) and tuple(value) == tuple(old_grid)
+        changed[name] = list(new_grid) if is_grid else _with_grid(value, old_grid, new_grid)
+    return changed

@@ -3,6 +3,7 @@
 import collections
 import dataclasses
 import itertools
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from typing import Any
 
@@ -66,6 +67,7 @@ class Predictor(Learning):
     also_takes: tuple[str, ...] = ()
     may_take: tuple[str, ...] = ()
     rows = 1024  # of a request, where nothing else is said
+    _number_cut = 0  # texts that were longer than the model reads
 
     def __init__(
         self,
@@ -113,15 +115,24 @@ class Predictor(Learning):
         Returns:
             The answer to one thing, or a list of answers in the order of the things; see the class.
 
+        A warning says how many texts were cut because they are longer than the model reads.
+
         Raises:
             ValueError: If a thing is no text or no image; the message has its number.
         """
         items, alone = self._several(raw)
         answers: list[Any] = []
+        cut_before = self._number_cut
         for answer in self.each(items, batch_size, verbose, details):
             if isinstance(answer, Refused):
                 raise ValueError(f"predict: item {len(answers)} {answer.reason}")
             answers.append(answer)
+        if self._number_cut > cut_before:
+            warnings.warn(
+                f"predict: {self._number_cut - cut_before} of {len(answers)} texts are longer than "
+                "the model reads, and were cut. With `details=True` the answers say which.",
+                stacklevel=2,
+            )
         return answers[0] if alone else answers
 
     def each(
@@ -187,6 +198,8 @@ class Predictor(Learning):
                 for row in self._found(part, details)
             ]
         found = {name: np.asarray(values) for name, values in found.items()}
+        if "truncated" in found:
+            self._number_cut += int(np.count_nonzero(found["truncated"]))
         rows = [{name: found[name][i] for name in found} for i in range(len(strings))]
         return [self._answer(row, details) for row in rows]
 

@@ -71,8 +71,8 @@ class Learning:
             seed: Of what is held out, the order, and dropout.
             callbacks: More of Keras's callbacks.
             verbose: As of `model.fit`; 0 also says nothing of what was read.
-            **options: Of classifiers `problem_type`, `label_separator`, of texts `class_weights`,
-                of images `augmentation`; of translators `label_smoothing`. For texts
+            **options: Of classifiers `problem_type`, `label_separator`, `class_weights`, of images
+                `augmentation`; of translators `label_smoothing`. For texts
                 `problem_type="tagging"` says that blanks stand between words and between their
                 tags, or that a file has a word and its tag in each row, see `text.read_tagged`.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import pathlib
 from typing import TYPE_CHECKING, Any
 
@@ -114,10 +115,13 @@ def _decoder(settings: dict[str, Any]) -> dict[str, Any]:
 
 def write_fast(tokenizer: FastTokenizer, folder: pathlib.Path) -> dict[str, Any]:
     """Writes `tokenizer.json`; what belongs into `tokenizer_config.json`, a dict."""
-    import json
-
-    write_json(folder, TOKENIZER, json.loads(tokenizer.definition))
+    definition = json.loads(tokenizer.definition)
+    write_json(folder, TOKENIZER, definition)
     settings: dict[str, Any] = {"tokenizer_class": "PreTrainedTokenizerFast"}
+    if tokenizer.start is not None and tokenizer.start == tokenizer.padding:
+        # Only the class says so. PEGASUS has a second token that stands for hidden sentences.
+        is_pegasus = "<mask_2>" in json.dumps(definition, ensure_ascii=False)
+        settings = {"tokenizer_class": START_WITH_PADDING[is_pegasus]}
     if tokenizer.languages is not None:
         name = class_with_languages(tokenizer.languages)
         settings = {"tokenizer_class": name, **said_of(name, tokenizer.languages)}

@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING, Any, Literal
 
 from keras_transformers.annotations import StrPath
-from keras_transformers.pretrained.files import read_json, write_json
+from keras_transformers.pretrained.files import CONFIG, read_json, write_json
 from keras_transformers.pretrained.names import find
 
 if TYPE_CHECKING:
@@ -94,10 +94,12 @@ def load_preprocessing(folder: StrPath) -> Preprocessing:
         raise ValueError(
             f"{where}: `resample` must be 2 (bilinear) or 3 (bicubic). Received: {resample!r}"
         )
+    channels = _channels(folder, asked)
     return Preprocessing(
         **_geometry(asked, where),
-        mean=tuple(asked.get("image_mean", [0.5] * 3)),
-        std=tuple(asked.get("image_std", [0.5] * 3)),
+        channels=channels,
+        mean=_of_channels(asked, "image_mean", channels, where),
+        std=_of_channels(asked, "image_std", channels, where),
         crop=False,
         method=METHODS[resample],
     )
@@ -181,6 +183,29 @@ def _frame(preprocessing: Preprocessing) -> dict[str, Any]:
     if preprocessing.resized is not None:
         size = {"shortest_edge": preprocessing.resized, "longest_edge": height}
     return {"size": size, "do_pad": True, "pad_size": frame}
+
+
+def _channels(folder: pathlib.Path, asked: dict[str, Any]) -> int:
+    """Returns the channels of the model's images: as `config.json` says, or as many as means."""
+    config = read_json(folder, CONFIG) if (folder / CONFIG).is_file() else {}
+    of_images = config.get("vision_config")
+    if isinstance(of_images, dict):
+        config = of_images
+    channels = config.get("num_channels")
+    return channels if isinstance(channels, int) else len(asked.get("image_mean", [0.5] * 3))
+
+
+def _of_channels(asked: dict[str, Any], name: str, channels: int, where: Any) -> tuple[float, ...]:
+    """Returns the mean or the deviation of each channel; equal ones serve any number."""
+    values = tuple(asked.get(name, [0.5] * channels))
+    if len(values) != channels and len(set(values)) == 1:
+        return values[:1] * channels
+    if len(values) != channels:
+        raise ValueError(
+            f"{where}: `{name}` must have a number for each of the model's {channels} channels. "
+            f"Received: {list(values)}"
+        )
+    return values
 
 
 def _geometry(asked: dict[str, Any], where: Any) -> dict[str, Any]:

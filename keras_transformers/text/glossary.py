@@ -1,22 +1,44 @@
 """Terms and what they must be in a translation."""
 
 import re
+import unicodedata
 from collections.abc import Iterable, Mapping
 from typing import Self
 
 from keras_transformers.annotations import StrPath
 from keras_transformers.tables import read_bytes
 
-_WORDS = re.compile(r"\w+|[^\w\s]")
+# Characters of scripts without spaces between words, each of which is searched for by itself: Thai,
+# Lao, Burmese, Khmer, Hiragana, Chinese characters.
+_ALONE = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005\u3041-\u309f\u3400-\u4dbf\u4e00-\u9fff"
+_ALONE += "\uf900-\ufaff\U00020000-\U0003ffff"
+_KATAKANA = "\u30a1-\u30ff\uff66-\uff9f"
+_WORDS = re.compile(rf"[{_ALONE}]|[{_KATAKANA}]+|(?:(?![{_ALONE}{_KATAKANA}])\w)+|[^\w\s]")
+_APOSTROPHES = str.maketrans("\u2018\u2019\u02bc\uff07", "''''")
+_HANGUL = re.compile(r"[\uac00-\ud7a3]")
+# Particles that Korean writes at the end of a noun.
+_PARTICLES = (
+    "을 를 이 가 은 는 의 에 에서 에게 한테 께 로 으로 와 과 랑 이랑 하고 도 만 까지 부터 처럼 "
+)
+_PARTICLES += "보다 나 이나 라도 이라도 마다 조차 밖에 들 들을 들이 들은 들의 입니다 이다"
+PARTICLES = tuple(sorted(_PARTICLES.split(), key=len, reverse=True))
+
+
+def _words_of(text: str) -> list[str]:
+    """Returns words and marks, in one form of Unicode and with one apostrophe."""
+    return _WORDS.findall(unicodedata.normalize("NFC", text).translate(_APOSTROPHES))
 
 
 class Glossary:
     """Terms of a source language, and the phrases that must stand for them.
 
     A term is found where its words stand one behind the other, whatever white space is between
-    them; never inside a word. Small letters match large ones, too: "open" finds "Open". A word of
-    the term with a large letter is found only as it is written. Of several terms that begin at one
-    word the longest counts, and the search goes on behind it.
+    them; never inside a word. In scripts without spaces between words (Chinese, Japanese, Thai) it
+    is found anywhere, but inside no longer run of Katakana, and in Korean also before a particle
+    ("네트워크를"). All forms of Unicode and of the apostrophe are alike. Small letters match large
+    ones, too: "open" finds "Open". A word of the term with a large letter is found only as it is
+    written. Of several terms that begin at one word the longest counts, and the search goes on
+    behind it.
 
     Args:
         terms: Dict of term -> phrase, or an iterable of `(term, phrase)` and `(term, phrase,
@@ -39,7 +61,7 @@ class Glossary:
         self._terms: dict[tuple[str, tuple[str, ...]], str] = {}
         for row in rows:
             term, phrase, *language = (str(cell).strip() for cell in row)
-            words = tuple(_WORDS.findall(term))
+            words = tuple(_words_of(term))
             if not words or not phrase or len(language) > 1:
                 raise ValueError(
                     "Glossary: a row must have a term, a phrase, and perhaps a language. "
@@ -106,7 +128,7 @@ class Glossary:
                 "Glossary: say which of the languages is meant, as `glossary.towards"
                 f"({self.languages[0]!r})`. There are: {', '.join(self.languages)}"
             )
-        words = _WORDS.findall(sentence)
+        words = _words_of(sentence)
         folded = [word.casefold() for word in words]
         phrases, at = [], 0
         while at < len(words):
@@ -118,8 +140,21 @@ class Glossary:
     def _at(self, words: list[str], folded: list[str]) -> tuple[int, str | None]:
         """How many words the longest term has that they begin with, and its phrase."""
         for size in self._sizes:
-            for term, phrase in self._by_words.get(tuple(folded[:size]), ()):
-                pairs = zip(term, words, strict=False)
-                if all(own in (word, word.casefold()) for own, word in pairs):
-                    return size, phrase
+            if size > len(words):
+                continue
+            for last in _without_particles(words[size - 1]):
+                spelled = (*words[: size - 1], last)
+                key = (*folded[: size - 1], last.casefold())
+                for term, phrase in self._by_words.get(key, ()):
+                    pairs = zip(term, spelled, strict=True)
+                    if all(own in (word, word.casefold()) for own, word in pairs):
+                        return size, phrase
         return 1, None
+
+
+def _without_particles(word: str) -> list[str]:
+    """Returns a word, and of a Korean one also what stands before a particle at its end."""
+    if not _HANGUL.match(word):
+        return [word]
+    ends = [particle for particle in PARTICLES if word.endswith(particle)]
+    return [word, *(word.removesuffix(end) for end in ends if len(word) > len(end))]

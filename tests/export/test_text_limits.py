@@ -59,12 +59,34 @@ def test_lengths_beyond_the_positions_are_refused(kind):
     assert made(kind, (8, POSITIONS)).longest == POSITIONS
     with pytest.raises(ValueError, match=r"`lengths` must increase, from 1 on.*\(0, 8\)"):
         made(kind, (0, 8))
-    assert made(kind, positions=1000).longest == (256 if kind == "sentence encoder" else 512)
+    assert made(kind, positions=1000).longest == 1000
 
 
 def translator(vocab):
     model = models.Transformer(vocab, hidden_dim=8, num_heads=2, mlp_dim=8, num_layers=1)
     return export.Translator(model, examples.tokenizer())
+
+
+def test_prompts_and_sources_are_read_as_far_as_the_positions_go():
+    words = examples.tokenizer()
+    sizes = {"num_layers": 1, "hidden_dim": 8, "num_heads": 2, "mlp_dim": 8}
+    for positions, longest in ((4096, 4096 - 128), (300, 300 - 128), (140, 12)):
+        model = models.LanguageModel.from_variant(
+            "tiny", words.vocab_size, **sizes, max_length=positions
+        )
+        if positions < 128 + 16:
+            with pytest.raises(ValueError, match="the model's 140 positions must hold"):
+                export.TextGenerator(model, words)
+        else:
+            assert export.TextGenerator(model, words).longest == longest
+
+
+    class Bart(models.Transformer):
+        most_positions = 1024
+
+    model = Bart(words.vocab_size, **sizes)
+    assert export.Translator(model, words).longest == 1024
+    assert translator(words.vocab_size).longest == 512  # which has no limit
 
 
 def writer(vocab=None, **options):

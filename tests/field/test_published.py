@@ -8,7 +8,9 @@ import pytest
 
 import keras_transformers
 from keras_transformers import pretrained, text
-from keras_transformers.models import LanguageModel, TextEncoder, ViT
+from keras_transformers.export import Translator
+from keras_transformers.generation import Boundaries, Constraints, Greedy
+from keras_transformers.models import LanguageModel, TextEncoder, Transformer, ViT
 from keras_transformers.text.byte_pairs import byte_letters
 from keras_transformers.vision import Preprocessing
 from recipes.data import documents, images, translation
@@ -134,3 +136,70 @@ def test_a_path_where_there_is_data_is_read(tmp_path):
     names = np.array([name.encode() for name in names])
     np.savez(tmp_path / "a.npz", x_train=x, y_train=y, x_test=x, y_test=y, class_names=names)
     assert images.load(tmp_path / "a.npz").train.classes == ["Kuh", "Bär"]
+
+
+def unigram(folder, name):
+    """The `tokenizer.json` of a class that starts decoding with padding, and its settings."""
+    hidden = ["<mask_2>", "<mask_1>"] if name == "PegasusTokenizer" else ["<extra_id_0>"]
+    pieces = ["<pad>", "</s>", "<unk>", *hidden, "\u2581the", "\u2581cat", "\u2581", *"thecas"]
+    space = {
+        "type": "Metaspace",
+        "replacement": "\u2581",
+        "prepend_scheme": "always",
+        "split": True,
+    }
+    end = [{"Sequence": {"id": "A", "type_id": 0}}, {"SpecialToken": {"id": "</s>", "type_id": 0}}]
+    definition = {
+        "version": "1.0",
+        "added_tokens": [
+            {"id": i, "content": piece, "special": True, "single_word": False, "lstrip": False}
+            | {"rstrip": False, "normalized": False}
+            for i, piece in enumerate(pieces[: 3 + len(hidden)])
+        ],
+        "normalizer": None,
+        "pre_tokenizer": space,
+        "decoder": space,
+        "post_processor": {
+            "type": "TemplateProcessing",
+            "single": end,
+            "pair": [end[0], {"Sequence": {"id": "B", "type_id": 0}}, end[1]],
+            "special_tokens": {"</s>": {"id": "</s>", "ids": [1], "tokens": ["</s>"]}},
+        },
+        "model": {
+            "type": "Unigram",
+            "unk_id": 2,
+            "vocab": [[piece, -float(i)] for i, piece in enumerate(pieces)],
+            "byte_fallback": False,
+        },
+    }
+    (folder / "tokenizer.json").write_text(json.dumps(definition))
+    (folder / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": name}))
+    return len(pieces)
+
+
+@pytest.mark.parametrize("name", ["T5Tokenizer", "PegasusTokenizer"])
+def test_a_translator_with_tokenizer_json_alone_keeps_its_start(name, tmp_path):
+    (tmp_path / "theirs").mkdir()
+    unigram(tmp_path / "theirs", name)
+    tokenizer = pretrained.load_tokenizer(tmp_path / "theirs")
+    assert (tokenizer.start_id, tokenizer.end_id, tokenizer.pad_id) == (0, 1, 0)
+    again = pretrained.load_tokenizer(pretrained.save_tokenizer(tokenizer, tmp_path / "ours"))
+    assert (again.start_id, again.end_id, again.pad_id) == (0, 1, 0)
+    assert again.tokenize(["the cat"]).to_list() == tokenizer.tokenize(["the cat"]).to_list()
+    written = json.loads((tmp_path / "ours" / "tokenizer_config.json").read_text())
+    assert written["tokenizer_class"] == name
+
+
+def test_a_translator_without_a_start_is_refused_and_one_of_the_search_is_used(tmp_path):
+    unigram(tmp_path, "T5Tokenizer")
+    (tmp_path / "tokenizer_config.json").write_text(
+        '{"tokenizer_class": "PreTrainedTokenizerFast"}'
+    )
+    tokenizer = pretrained.load_tokenizer(tmp_path)
+    assert tokenizer.start_id is None
+    sizes = {"hidden_dim": 8, "num_heads": 2, "mlp_dim": 8, "num_layers": 1}
+    model = Transformer(tokenizer.vocab_size, **sizes)
+    with pytest.raises(ValueError, match="Translator: the tokenizer must have a `start_id`, or"):
+        Translator(model, tokenizer)
+    search = Greedy(Constraints(boundaries=Boundaries(start=0)))
+    assert Translator(model, tokenizer, search).target_marks == ((0,), (tokenizer.end_id,))

@@ -1,5 +1,6 @@
 """Claims about `fit` of predictors: what is learned, from what, and what is left of it."""
 
+import dataclasses
 import json
 
 import keras
@@ -10,11 +11,12 @@ import tensorflow as tf
 import keras_transformers
 from keras_transformers import pretrained, text, training, vision
 from keras_transformers.fitting import Asked, Held, TranslatorFitting
-from keras_transformers.fitting.base import parts_of
+from keras_transformers.fitting.base import learned, parts_of
 from keras_transformers.fitting.targets import Scale, problem_of, row_weights, targets_of
 from keras_transformers.splits import part_of
 from keras_transformers.text import encode_pairs
 from keras_transformers.text.boundaries import boundaries_for, within
+from keras_transformers.training import fine_tuning_numbers
 from tests.loading.saved import save_shouter
 from tests.loading.test_published import ANSWERING, PICTURE, WITHOUT_CLASSES, publish
 from tests.pretrained import folders
@@ -398,3 +400,39 @@ def test_a_classifier_of_images_never_learns_the_classes_train_and_test(tmp_path
     printed = capsys.readouterr().out
     assert "Training: 20 images of 2 classes" in printed
     assert "only `train` is learned from, and a share of it is held out to watch by" in printed
+
+
+class PoisonFrom(keras.callbacks.Callback):
+    """Makes a weight NaN in an epoch, as a step that is too large does."""
+
+    def __init__(self, epoch):
+        super().__init__()
+        self.epoch = epoch
+
+    def on_epoch_begin(self, epoch, logs=None):
+        if epoch == self.epoch:
+            weight = self.model.trainable_weights[0]
+            weight.assign(weight * np.nan)
+
+
+@pytest.mark.parametrize("epoch", [0, 2])
+def test_a_loss_that_becomes_nan_ends_the_training_and_spares_the_weights(epoch):
+    keras.utils.set_random_seed(1)
+    model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
+    start = model.get_weights()
+    x = np.random.default_rng(0).normal(size=(8, 3)).astype("float32")
+    data = tf.data.Dataset.from_tensor_slices((x, x.sum(1, keepdims=True))).batch(4)
+    numbers = dataclasses.replace(fine_tuning_numbers(8, "text"), epochs=5, learning_rate=0.1)
+    asked = Asked(callbacks=[PoisonFrom(epoch)], verbose=0, learning_rate=0.1)
+    arguments = model, lambda _: data, data, numbers, asked
+    if epoch == 0:
+        message = "NaN or infinite in epoch 1, before anything was learned.*lower `learning_rate`"
+        with pytest.raises(ValueError, match=message):
+            learned(*arguments, loss="mse")
+        for one, other in zip(model.get_weights(), start, strict=True):
+            np.testing.assert_array_equal(one, other)
+    else:
+        with pytest.warns(UserWarning, match="in epoch 3, and training ended. .* epoch 2. A lower"):
+            history = learned(*arguments, loss="mse")
+        assert len(history["loss"]) == 3
+        assert np.isfinite(np.asarray(model(x))).all()

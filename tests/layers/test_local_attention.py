@@ -1,5 +1,6 @@
 """Claims about attention inside a window, and about attention without a softmax."""
 
+import itertools
 import re
 
 import numpy as np
@@ -18,6 +19,7 @@ from keras_transformers.layers import (
     RotaryEmbedding,
     SelfAttention,
     ShawRelativePosition,
+    segment_mask,
     window_mask,
 )
 from tests.contract import assert_close, check_layer, compiled, gradients, to_numpy
@@ -113,6 +115,21 @@ def test_local_attentions_gradients_are_those_under_the_mask():
     mask = {"attention_mask": window_mask(LENGTH, 5)}
     for one, other in zip(gradients(layer, (X,)), gradients(twin, (X,), mask), strict=True):
         assert_close(one, other, 1e-4)
+
+
+@CAUSAL
+@pytest.mark.parametrize("name", ["none", "rotary", "t5"])
+def test_sequences_of_a_packed_row_see_their_own_neighbours_only(name, causal):
+    layer = LocalAttention(HEADS, 5, causal=causal, position=TERMS[name]())
+    ends = (0, 7, 8, 15)  # of three sequences; two tokens of padding follow
+    segments = np.zeros((1, LENGTH), "int32")
+    for number, (start, end) in enumerate(itertools.pairwise(ends), 1):
+        segments[0, start:end] = number
+    packed = layer(X[:1], attention_mask=segment_mask(segments))
+    for start, end in itertools.pairwise(ends):
+        assert_close(packed[:, start:end], layer(X[:1, start:end]), 1e-5)
+    both = layer(X, attention_mask=window_mask(LENGTH, 99), mask=PADDING)
+    assert_close(both, layer(X, mask=PADDING), 1e-5)
 
 
 @CAUSAL

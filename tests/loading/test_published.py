@@ -115,3 +115,85 @@ def test_another_pooling_is_refused(tmp_path):
 def test_a_model_without_an_answer_is_refused(make, shape, what, tmp_path):
     with pytest.raises(ValueError, match=f"{what}, which answers no text and no image"):
         keras_transformers.load(publish(tmp_path, make, shape))
+
+
+def segformer(folder):
+    pretrained.save_preprocessing(vision.Preprocessing(32, crop=False), folder)
+    heads = {"num_heads": (1, 1, 2, 2), "reductions": (4, 2, 1, 1), "mlp_ratios": (2, 2, 2, 2)}
+    stages = {"hidden_dims": (4, 4, 6, 6), "num_layers": (1, 1, 1, 1)}
+    return models.SegFormer(3, models.PVT(None, 32, **stages, **heads, norm_epsilon=1e-5), 9)
+
+
+SPANS = bert("question_answering")
+QUESTION = ("Who is it?", "it is the king and the queen")
+UNLEARNING = {  # kind -> what makes it, what it is built for, what it answers to
+    "detector": (*folders.MADE["detr"], (PICTURE,), {}),
+    "segmenter": (segformer, (None, 32, 32, 3), (PICTURE,), {}),
+    "zero_shot_classifier": (folders.clip, None, (PICTURE,), {"labels": ["cat", "dog"]}),
+    "question_answerer": (*SPANS, (QUESTION,), {}),
+}
+
+
+@pytest.mark.parametrize("kind", UNLEARNING)
+def test_what_does_not_learn_here_is_saved_exported_and_quantised(kind, tmp_path):
+    make, shape, arguments, options = UNLEARNING[kind]
+    model = make(tmp_path)
+    if shape is not None:
+        model.build(shape)
+    loaded = keras_transformers.load(pretrained.save(model, tmp_path))
+    expected = loaded.predict(*arguments, **options, details=True)
+    again = keras_transformers.load(loaded.save(tmp_path / "saved"))
+    assert (again.kind, again.labels) == (kind, loaded.labels)
+    assert_same(again.predict(*arguments, **options, details=True), expected)
+    exported = keras_transformers.load(loaded.export(tmp_path / "exported"))
+    assert exported.kind == kind
+    assert_same(exported.predict(*arguments, **options, details=True), expected)
+    for name, values in {"fit": ([],), "evaluate": ([],), "add_lora": ()}.items():
+        with pytest.raises(ValueError, match=f"{name}: a {kind} does not learn here. Its `model`"):
+            getattr(loaded, name)(*values)
+    assert loaded.quantize("int8").predict(*arguments, **options, details=True)
+
+
+def assert_same(answer, expected):
+    """The same numbers within float32's rounding, and the same words."""
+    if isinstance(expected, dict):
+        assert answer.keys() == expected.keys()
+        for name, value in expected.items():
+            assert_same(answer[name], value)
+    elif isinstance(expected, list | tuple):
+        assert len(answer) == len(expected)
+        for one, other in zip(answer, expected, strict=True):
+            assert_same(one, other)
+    elif isinstance(expected, float):
+        assert answer == pytest.approx(expected, abs=1e-3)
+    else:
+        assert answer == expected
+
+
+@pytest.mark.parametrize("channels", [1, 3, 4])
+def test_a_model_of_any_channels_is_loaded_with_as_many(channels, tmp_path):
+    preprocessing = vision.Preprocessing(16, channels, crop=False)
+    pretrained.save_preprocessing(preprocessing, tmp_path)
+    model = models.ViT(4, **folders.PICTURES)
+    model.build((None, 16, 16, channels))
+    folder = pretrained.save(model, tmp_path)
+    assert pretrained.load_preprocessing(folder) == preprocessing
+    image = np.random.default_rng(1).integers(0, 256, (20, 30, channels), np.uint8)
+    loaded = keras_transformers.load(folder)
+    pixels = preprocessing.normalize(preprocessing.resize(tf.constant(image)))[None]
+    expected = tf.nn.softmax(model(pixels, training=False))[0]
+    found = loaded.predict(image if channels != 1 else image[..., 0])
+    np.testing.assert_allclose(list(found["probabilities"].values()), expected, atol=1e-4)
+
+
+def test_means_of_another_number_of_channels_are_refused(tmp_path):
+    model = models.ViT(4, **folders.PICTURES)
+    model.build((None, 16, 16, 1))
+    folder = pretrained.save(model, tmp_path)
+    settings = {"image_mean": [0.4, 0.5, 0.6], "image_std": [0.5] * 3, "size": 16}
+    (folder / "preprocessor_config.json").write_text(json.dumps(settings))
+    with pytest.raises(ValueError, match=r"`image_mean` must have a number for each .* 1 channels"):
+        pretrained.load_preprocessing(folder)
+    settings["image_mean"] = [0.4] * 3  # as transformers has them by default: they serve any number
+    (folder / "preprocessor_config.json").write_text(json.dumps(settings))
+    assert pretrained.load_preprocessing(folder).mean == (0.4,)

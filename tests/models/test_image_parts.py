@@ -12,10 +12,12 @@ from keras_transformers.layers import (
     FeedForward,
     FourierMixing,
     GatedFeedForward,
+    GridRelativeBias,
     PatchEmbedding,
     SelfAttention,
     SwinBlock,
     WindowAttention,
+    resize_positions,
 )
 from keras_transformers.models import MAE, PVT, ImageEmbedding, ImagePooling, MViT, Swin, ViT
 from tests.contract import ON_JAX, assert_close, check_layer
@@ -154,6 +156,27 @@ def test_all_norms_of_a_swin_are_like_those_of_its_blocks():
     model.build((None, 32, 32, 3))
     norms = [model.embedding_norm, model.norm, *(merging.norm for merging in model.mergings)]
     assert all(isinstance(norm, keras.layers.RMSNormalization) for norm in norms)
+
+
+def test_biases_of_a_vit_are_resized_with_its_images():
+    """As in BEiT, with and without another dropout, which makes blocks anew."""
+    block = EncoderBlock(
+        mixer=SelfAttention(2, position=GridRelativeBias((2, 3), 1)), mlp_dim=7, norm_first=True
+    )
+    embedding = ImageEmbedding(PatchEmbedding(4, 6), positions=None)
+    model = ViT(3, (8, 12), num_layers=2, block=block, embedding=embedding)
+    model.build((None, 8, 12, 3))
+    tables = [weight for weight in model.weights if weight.path.endswith("relative_bias")]
+    for table in tables:
+        table.assign(np.random.default_rng(0).normal(size=table.shape))
+    for changes in ({}, {"dropout": 0.1}):
+        larger = model.transferred(image_size=(16, 20), **changes)
+        assert tuple(larger(np.zeros((2, 16, 20, 3), "float32")).shape) == (2, 3)
+        found = [weight for weight in larger.weights if weight.path.endswith("relative_bias")]
+        for one, other in zip(tables, found, strict=True):
+            offsets = resize_positions(one[:-3], (3, 5), (7, 9))
+            np.testing.assert_allclose(other[:-3], offsets, atol=1e-6)
+            np.testing.assert_array_equal(other[-3:], one[-3:])
 
 
 def test_a_transferred_vit_keeps_its_parts():

@@ -50,6 +50,19 @@ def test_many_texts_give_a_list_in_their_order(make, translator):
     assert translator._run.requests == [3, 3, 1]
 
 
+def test_texts_that_are_cut_are_counted_in_a_warning(translator, recwarn):
+    translator.predict(["short"])
+    assert not recwarn.list
+    run = translator._run
+
+    def cutting(text):
+        return {**run(text), "truncated": tf.strings.length(text) > 9}
+
+    translator._run = cutting
+    with pytest.warns(UserWarning, match="predict: 2 of 3 texts are longer than the model reads"):
+        translator.predict(["longer than nine", "short", "also longer"], batch_size=2)
+
+
 def test_nothing_gives_nothing(translator):
     assert translator.predict([]) == [] and translator.predict("") == ""
 

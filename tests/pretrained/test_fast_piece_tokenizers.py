@@ -63,7 +63,9 @@ def test_ids_are_the_published_ones_and_what_we_write_is_read(name, folder_of, t
     assert [text.decode() for text in ours.detokenize(ids).numpy()] == texts
     folder = pretrained.save_tokenizer(ours, tmp_path)
     assert_same(ours, hf.AutoTokenizer.from_pretrained(folder))
-    assert_same(pretrained.load_tokenizer(folder), theirs)
+    again = pretrained.load_tokenizer(folder)
+    assert_same(again, theirs)
+    assert (again.start_id, again.end_id, again.pad_id) == (ours.start_id, ours.end_id, ours.pad_id)
     twin = FastTokenizer.from_config(json.loads(json.dumps(ours.get_config())))
     assert_same(twin, theirs)
 

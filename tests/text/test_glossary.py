@@ -54,3 +54,28 @@ def test_bad_files_are_refused_by_line(tmp_path, text, message):
     path.write_text(text, encoding="utf-8")
     with pytest.raises(ValueError, match=f"Glossary: .*{message}"):
         Glossary.read(path)
+
+
+@pytest.mark.parametrize(
+    ("term", "sentence", "is_found"),
+    [
+        ("网络", "请打开网络连接。", True),
+        ("网络", "请打开网路。", False),
+        ("設定", "設定を開く", True),
+        ("ネット", "ネットワークを開く", False),  # inside a longer word
+        ("ネットワーク", "ネットワークを開く", True),
+        ("เครือข่าย", "เปิดเครือข่ายนี้", True),
+        ("네트워크", "네트워크를 엽니다", True),
+        ("네트워크", "네트워크에서 연결", True),
+        ("네트", "네트워크를 엽니다", False),
+        ("무선 네트워크", "무선 네트워크의 이름", True),
+        ("Café", "Cafe\u0301 au lait", True),
+        ("Cafe\u0301", "Caf\u00e9 au lait", True),
+        ("don't", "You don\u2019t", True),
+        ("l\u2019eau", "de l'eau", True),
+        ("open", "reopened", False),
+    ],
+)
+def test_terms_of_every_script_are_found(term, sentence, is_found):
+    assert Glossary({term: "X"}).find(sentence) == (["X"] if is_found else [])
+    assert Glossary([(term, "X", "de")]).towards("de").find(sentence) == (["X"] if is_found else [])

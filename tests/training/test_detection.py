@@ -67,6 +67,20 @@ def test_the_threshold_is_that_of_the_best_f1():
     assert (scores.precision, scores.recall) == (1, pytest.approx(1 / 3))
 
 
+def test_what_is_found_in_a_crowd_is_no_error_as_in_pycocotools():
+    """A crowd need not be found either. Answers: a right one, one in the crowd, one elsewhere."""
+    crowd = [60, 60, 100, 100]
+    true = truth([BOXES[0], crowd]) | {"crowds": np.array([False, True])}
+    answers = found([BOXES[0], [70, 70, 80, 80], [30, 0, 40, 10]], [0.9, 0.95, 0.5])
+    scores = score_boxes([answers], [true], 1)
+    assert (scores.precision, scores.recall) == (0.5, 1)
+    assert scores.ap == pytest.approx(1)  # the answer in the crowd ranks first and counts nothing
+    plain = score_boxes([answers], [truth([BOXES[0]])], 1)
+    assert plain.ap == pytest.approx(0.5, abs=0.01) and plain.precision == pytest.approx(1 / 3)
+    other = score_boxes([answers], [true | {"labels": np.array([0, 1])}], 2)
+    assert other.precision == pytest.approx(1 / 3)  # a crowd of another class excuses nothing
+
+
 def test_images_must_be_as_many():
     with pytest.raises(ValueError, match="as many images. Received: 1 and 2"):
         score_boxes([found(BOXES, [1, 1, 1])], [truth(BOXES)] * 2, 1)

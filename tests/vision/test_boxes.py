@@ -56,6 +56,12 @@ def test_a_bad_box_is_left_out_and_counted(box, label, reason):
 def test_a_box_around_a_crowd_is_left_out_and_counted():
     found = corpus([[[0, 0, 5, 5], [1, 1, 6, 6]]], crowds=[[True, False]])
     assert found.left_out == {"around crowds": 1} and found.number_of_boxes() == 1
+    (truth,) = found.select([0]).truths()
+    assert truth["boxes"].tolist() == [[1, 1, 6, 6], [0, 0, 5, 5]]
+    assert truth["crowds"].tolist() == [False, True] and truth["labels"].tolist() == [0, 0]
+    tiles = corpus([[[10, 5, 50, 35]]], crowds=[[True]]).tiles(20)
+    assert [row["crowds"].tolist() for row in tiles.truths()] == [[True]] * len(tiles)
+    assert tiles.truths()[0]["boxes"].tolist() == [[10, 5, 20, 20]]
 
 
 def test_a_box_over_the_border_is_cut_and_counted():

@@ -25,7 +25,8 @@ class LocalAttention(CausalSelfAttention):
     al. 2020, "Longformer", https://arxiv.org/abs/2004.05150, section 3.1) or, with `causal`, itself
     and the `window_size - 1` before it; `window_mask` is the same in words of a mask. Computed in
     blocks: the queries of a block meet the keys of it and its neighbours, at most
-    `3 * (window_size // 2)` or `2 * window_size` keys a query, and no matrix of all pairs exists.
+    `3 * (window_size // 2)` or `2 * window_size` keys a query, and no matrix of all pairs exists,
+    unless the call has an `attention_mask`, which is one.
 
     Args:
         num_heads: Number of heads.
@@ -36,6 +37,8 @@ class LocalAttention(CausalSelfAttention):
 
     Call arguments:
         x: `(batch, length, hidden_dim)`.
+        attention_mask: Optional bool `(batch, length, length)`, True = attend if it is near, too;
+            for instance `segment_mask` of packed rows. See `MultiHeadAttention`.
         training: Whether dropout acts.
         mask, x_mask: `(batch, length)` padding mask, filled in by Keras.
 
@@ -71,21 +74,28 @@ class LocalAttention(CausalSelfAttention):
     def call(
         self,
         x: Tensor,
+        attention_mask: Tensor | None = None,
         training: bool | None = None,
         mask: Tensor | None = None,
         x_mask: Tensor | None = None,
     ) -> Any:
-        return super().call(x, training=training, mask=mask, x_mask=x_mask)
+        return super().call(x, attention_mask, training=training, mask=mask, x_mask=x_mask)
 
     def make_mask(
         self,
         query: Tensor,
         key: Tensor,
-        attention_mask: Tensor,
+        attention_mask: Tensor | None,
         padding: Tensor | None,
         causal: bool,
     ) -> Tensor | None:
-        return padding  # the window is cut out block by block
+        """`(batch, length)` of padding alone, or `(batch, heads, length, length)` of all pairs."""
+        if attention_mask is None:
+            return padding  # the window is cut out block by block
+        queries = ops.arange(ops.shape(query)[1], dtype="int32")
+        near = within_window(queries, queries, self.window_size, self.causal)[None, None]
+        padding = None if padding is None else ops.expand_dims(padding, (1, 2))
+        return combine_masks(near, attention_mask, padding)
 
     def attend(
         self,
@@ -97,6 +107,8 @@ class LocalAttention(CausalSelfAttention):
         positions: Sequence[Tensor],
         training: bool | None = None,
     ) -> tuple[Tensor, Tensor | None]:
+        if mask is not None and len(mask.shape) == 4:  # of all pairs
+            return super().attend(query, key, value, mask, bias, positions, training)
         # Queries of a block see the blocks from `before` before theirs to `after` after it.
         block = self.window_size if self.causal else self.window_size // 2
         before, after = 1, 0 if self.causal else 1

@@ -12,6 +12,7 @@ from keras_transformers.text.files.text_file import TextFile
 from keras_transformers.text.files.xml import Piece, XmlFile
 
 LARGEST = 2**28  # bytes of a part, unpacked
+_PREFIX = re.compile(r"\bxmlns:w\s*=")
 _PARTS = re.compile(r"word/(document|header\d*|footer\d*|footnotes|endnotes)\.xml")
 _BETWEEN_LIKE_RUNS = re.compile(
     r"</w:t>|<w:t(?:\s[^>]*)?/?>|</?w:r(?:\s[^>]*)?>|<w:rPr>.*?</w:rPr>|<w:rPr/>|\s+"
@@ -44,16 +45,23 @@ class DocxFile(TextFile):
         self._files: dict[str, _Part] = {}
         try:
             with zipfile.ZipFile(io.BytesIO(data)) as archive:
+                main = _main_part(archive)
                 for info in archive.infolist():
-                    if _PARTS.fullmatch(info.filename):
+                    if _PARTS.fullmatch(info.filename) or info.filename == main:
                         if info.file_size > LARGEST:
                             raise ValueError(f"{name}: {info.filename} is larger than {LARGEST} B.")
                         where = f"{name}, {info.filename}"
                         self._files[info.filename] = _Part(archive.read(info), where)
         except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError) as error:
             raise ValueError(f"{name}: must be a DOCX archive: {error}") from None
-        if "word/document.xml" not in self._files:
-            raise ValueError(f"{name}: must be a DOCX archive: it has no word/document.xml.")
+        if main not in self._files:
+            raise ValueError(f"{name}: must be a DOCX archive: it has no {main}.")
+        for part, file in self._files.items():
+            if not _PREFIX.search(file.text):
+                raise ValueError(
+                    f"{name}, {part}: must use the prefix w for the names of WordprocessingML, as "
+                    "word processors do; open and save the document in one."
+                )
         self.segments = [each for part in self._files.values() for each in part.segments]
         for part in self._files.values():
             self.left_out += part.left_out
@@ -77,6 +85,19 @@ class DocxFile(TextFile):
                 content = new.get(info.filename)
                 archive.writestr(info, old.read(info) if content is None else content)
         return written.getvalue()
+
+
+def _main_part(archive: zipfile.ZipFile) -> str:
+    """Returns the name of the part with the text, which the relations of the archive tell."""
+    try:
+        relations = archive.read("_rels/.rels").decode("utf-8", "replace")
+    except KeyError:
+        return "word/document.xml"
+    for relation in re.findall(r"<(?:\w+:)?Relationship\s[^>]*>", relations):
+        target = re.search(r"\bTarget\s*=\s*[\"']/?([^\"']+)[\"']", relation)
+        if target and re.search(r"\bType\s*=\s*[\"'][^\"']*/officeDocument[\"']", relation):
+            return target[1]
+    return "word/document.xml"
 
 
 class _Part(XmlFile):

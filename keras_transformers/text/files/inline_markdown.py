@@ -7,7 +7,9 @@ from typing import Any
 from keras_transformers.text.files.parts import Mark
 
 _SPAN = "span"
-_KEPT = re.compile(r"\[\^[^\]\s]+\]:?|\A\[[ xX]\](?=\s)")  # a footnote, a box to tick
+# A footnote, a box to tick, the kind of an alert.
+_KEPT = re.compile(r"\[\^[^\]\s]+\]:?|\A\[[ xX]\](?=\s)|\A\[![A-Z]+\]")
+_FORMULA = re.compile(r"\$\$[^$\n]+\$\$|\$(?=[^\s$])[^$\n]*[^\s$]\$(?!\d)")
 _TAG = re.compile(r"<(/?)([A-Za-z][\w-]*)[^>]*?(/?)>\Z", re.DOTALL)
 _VOID = frozenset(["br", "img", "hr", "input", "wbr"])
 _PAIRS = {"strong": "b", "em": "i", "s": "s", "link": "a"}
@@ -39,7 +41,21 @@ def parser() -> Any:
         "newline": rules_inline.newline,
     }.items():
         found.inline.ruler.at(name, functools.partial(_located, name, rule))
+    found.inline.ruler.before("escape", "formula", _formula)
     return found
+
+
+def _formula(state: Any, silent: bool) -> bool:
+    """A rule for formulas between dollars: two prices in a sentence are none."""
+    match = _FORMULA.match(state.src, state.pos)
+    if not match:
+        return False
+    if not silent:
+        token = state.push("formula", "", 0)
+        token.content = match[0]
+        token.meta[_SPAN] = match.span()
+    state.pos = match.end()
+    return True
 
 
 def _located(name: str, rule: Any, state: Any, silent: bool) -> bool:
@@ -123,6 +139,8 @@ class Inline:
             self._at += len(token.markup)
         elif kind in ("softbreak", "hardbreak"):
             self._mark(self._at, end, "break" if kind == "softbreak" else "end")
+        elif kind == "formula":
+            self._mark(start, end, shown=token.content)
         elif kind == "code_inline":
             self._mark(start, end, shown=token.content.strip() or None)
         elif kind == "image":

@@ -10,7 +10,14 @@ from keras_transformers.text.files.inline_markdown import Inline, parser
 from keras_transformers.text.files.parts import Segment
 from keras_transformers.text.files.text_file import TextFile
 
-_FRONT_MATTER = re.compile(r"\ufeff?(---|\+\+\+)[ \t]*\r?\n.*?\n\1[ \t]*(?:\r?\n|\Z)", re.DOTALL)
+_FRONT_MATTER = re.compile(r"\ufeff?(---|\+\+\+)[ \t]*\r?\n(.*?\n)?\1[ \t]*(?:\r?\n|\Z)", re.DOTALL)
+# A first line of YAML or TOML; text between two horizontal rules has none.
+_SETTING = re.compile(r"\s*(?:#.*\n\s*)*(?:[\w\"'.-]+\s*[:=](?:\s|\Z)|\[{1,2}[\w.-]+\]|- )")
+# Lines that stand for blocks in dialects of Markdown: admonitions, directives, modules of MDX.
+_DIALECT = re.compile(
+    r"(?:!!!|\?\?\?\+?)\s+\w+|:{3,}|import\s+(?:[^\n]+\s+from\s+)?[\"'][^\"'\n]+[\"'];?\s*(?:\n|\Z)"
+    r"|export\s+(?:const|let|var|default|function)\b|\$\$"
+)
 _ACTIVE = frozenset("\\`*_[]<&~|")  # what may be markup wherever it stands
 _PIPE = re.compile(r"(?<!\\)\|")
 _MARKUP = re.compile(r"[\\`*_\[\]<&\n]")
@@ -37,6 +44,8 @@ class MarkdownFile(TextFile):
         """Each inline token is a segment, and each description of an image."""
         self._html: dict[int, HtmlFile] = {}
         head = _FRONT_MATTER.match(self.text)
+        if head and not _SETTING.match(head[2] or ""):
+            head = None
         self._begin = head.end() if head else int(self.text[:1] == "\ufeff")
         if head:
             self.left_out["front matter"] += 1
@@ -58,6 +67,8 @@ class MarkdownFile(TextFile):
                 self._html_block(token)
             elif token.type in ("fence", "code_block"):
                 self.left_out["in code blocks"] += 1
+            elif token.type == "inline" and _DIALECT.match(token.content):
+                self.left_out["directives, modules and formulas"] += 1
             elif token.type == "inline" and token.content.strip():
                 self._inline(token, heading, cell)
 
@@ -161,7 +172,7 @@ def _structure(tokens: list[Any]) -> list[Any]:
                 str(each.attrs.get("href", "")),
                 str(each.attrs.get("src", "")),
             )
-            + ((each.content,) if each.type in ("code_inline", "html_inline") else ())
+            + ((each.content,) if each.type in ("code_inline", "html_inline", "formula") else ())
             for each in token.children or []
             if each.type not in ("text", "text_special", "softbreak")
         ]

@@ -85,9 +85,15 @@ class Subtitles(TextFile):
                 )
             i += 2
             first = i
-            while i < len(lines) and lines[i][1].strip():
+            while i < len(lines) and lines[i][1].strip() and not self._begins(lines, i):
                 i += 1
             self._cue(lines[first:i])
+
+    @staticmethod
+    def _begins(lines: list[tuple[int, str]], i: int) -> bool:
+        """True if the next subtitle begins at a line, also without an empty line before it."""
+        is_number = lines[i][1].strip().isdecimal()
+        return is_number and i + 1 < len(lines) and bool(_TIMES.match(lines[i + 1][1]))
 
     def _cue(self, lines: list[tuple[int, str]]) -> None:
         groups: list[list[tuple[int, str]]] = []

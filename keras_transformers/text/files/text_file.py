@@ -2,6 +2,7 @@
 
 import collections
 import dataclasses
+import re
 from collections.abc import Sequence
 from typing import ClassVar
 
@@ -9,6 +10,8 @@ from keras_transformers.text.files.marks import marked
 from keras_transformers.text.files.parts import Mark, Parts, Segment, joined
 
 _OTHER_STRUCTURE = "whose translation would change the structure"
+# ICU's argument with a text for each form, which would have to be translated form by form.
+_FORMS = re.compile(r"\{\s*\w+\s*,\s*(?:plural|select|selectordinal)\s*,")
 
 
 class TextFile:
@@ -74,8 +77,11 @@ class TextFile:
         present: str | None = None,
         inside: bool = False,
     ) -> None:
-        """Adds a segment, or counts a text in which no letter stands."""
+        """Adds a segment, or counts a text in which no letter stands, or several forms do."""
         segment = Segment(joined(parts), start, end, escapes or {}, present, inside)
+        if _FORMS.search(segment.plain):
+            self.left_out["with plural or select forms of ICU"] += 1
+            return
         parts = marked(segment.parts, lambda text: self.escaped(text, segment))
         segment = dataclasses.replace(segment, parts=parts)
         if any(letter.isalpha() for letter in segment.plain):

@@ -81,3 +81,34 @@ def test_a_damaged_part_is_refused_with_its_line():
         written = io.BytesIO()
         zipfile.ZipFile(written, "w").close()
         DocxFile(written.getvalue())
+
+
+def changed(data, change):
+    """An archive whose names and contents are changed by a function of both."""
+    written = io.BytesIO()
+    with zipfile.ZipFile(written, "w") as archive:
+        for name, content in members(data).items():
+            archive.writestr(*change(name, content))
+    return written.getvalue()
+
+
+def test_the_main_part_may_have_another_name():
+    def renamed(name, content):
+        new = "word/document2.xml"
+        return name.replace("word/document.xml", new), content.replace(
+            b"word/document.xml", new.encode()
+        )
+
+    data = changed(document(), renamed)
+    assert len(DocxFile(data).segments) == len(DocxFile(document()).segments) > 0
+    assert b"A TITLE" in members(translated(data))["word/document2.xml"]
+
+
+def test_another_prefix_is_refused_and_not_read_as_an_empty_document():
+    def prefixed(name, content):
+        if name != "word/document.xml":
+            return name, content
+        return name, content.replace(b"w:", b"x:").replace(b"xmlns:w", b"xmlns:x")
+
+    with pytest.raises(ValueError, match="word/document.xml: must use the prefix w"):
+        DocxFile(changed(document(), prefixed))

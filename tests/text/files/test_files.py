@@ -336,3 +336,85 @@ def test_previous_sentences_of_the_same_file_stand_before_each():
     ]
     pairs = zip(files, translated, strict=True)
     assert tuple(file.rebuilt(parts) for file, parts in pairs) == data
+
+
+PLACEHOLDERS = [
+    "%{count}",
+    "#{user.name}",
+    "%name%",
+    "%<total>d",
+    "{% if user %}",
+    "{%- endif -%}",
+    "{when, date, short}",
+    "{n, number}",
+]
+FORMATS = {
+    "a.po": 'msgid "Open {} now"\nmsgstr ""\n',
+    "a.html": "<p>Open {} now</p>\n",
+    "a.md": "Open {} now\n",
+    "a.xliff": (
+        '<xliff version="1.2" xmlns="urn:oasis:names:tc:xliff:document:1.2"><file '
+        'source-language="en" target-language="de" datatype="plaintext" original="a"><body>'
+        '<trans-unit id="1"><source>Open {} now</source></trans-unit></body></file></xliff>'
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("placeholder", PLACEHOLDERS)
+def test_placeholders_come_through_every_format(placeholder, name):
+    if name == "a.md" and "<" in placeholder:
+        pytest.skip("this is HTML there")
+    written = html.escape(placeholder) if name in ("a.html", "a.xliff") else placeholder
+    file = read(name, FORMATS[name].replace("{}", written).encode())
+    (segment,) = file.segments
+    assert [part.shown for part in segment.parts if not isinstance(part, str)] == [placeholder]
+    assert f"OPEN {written} NOW".encode() in translated(file, shout)
+
+
+@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize(
+    "message",
+    [
+        "{n, plural, one {# file} other {# files}}",
+        "{who, select, male {He has {n, plural, one {# file} other {# files}}} other {They do}}",
+    ],
+)
+def test_messages_with_forms_of_icu_are_left_out_and_counted(message, name):
+    data = FORMATS[name].replace("{}", message).encode()
+    file = read(name, data)
+    assert not file.segments and file.left_out["with plural or select forms of ICU"] == 1
+    assert translated(file, shout) == data
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("> [!NOTE]\n> Open it.\n", "> [!NOTE]\n> OPEN IT.\n"),
+        ("Since $a_1 * b_2$ is $x$.\n", "SINCE $a_1 * b_2$ IS $x$.\n"),
+        ("It costs $5 or $6.\n", "IT COSTS $5 OR $6.\n"),
+        ("$$\na = b\n$$\n\nSo.\n", "$$\na = b\n$$\n\nSO.\n"),
+        ('!!! note "Title"\n\nText.\n', '!!! note "Title"\n\nTEXT.\n'),
+        (":::tip\n\nText.\n\n:::\n", ":::tip\n\nTEXT.\n\n:::\n"),
+        (
+            "import Tabs from '@theme/Tabs';\n\nText.\n",
+            "import Tabs from '@theme/Tabs';\n\nTEXT.\n",
+        ),
+        ("export const a = 1;\n\nText.\n", "export const a = 1;\n\nTEXT.\n"),
+        (
+            "---\n\nA rule, no setting.\n\n---\n\nText.\n",
+            "---\n\nA RULE, NO SETTING.\n\n---\n\nTEXT.\n",
+        ),
+        ("---\ntitle: It\n---\n\nText.\n", "---\ntitle: It\n---\n\nTEXT.\n"),
+        ('+++\n# why\ntitle = "It"\n+++\n\nText.\n', '+++\n# why\ntitle = "It"\n+++\n\nTEXT.\n'),
+    ],
+)
+def test_dialects_of_markdown_keep_what_is_no_text(text, expected):
+    assert translated(read("a.md", text.encode()), shout).decode() == expected
+
+
+def test_subtitles_need_no_empty_lines_between():
+    data = b"1\n00:00:01,000 --> 00:00:02,000\nOpen.\n2\n00:00:03,000 --> 00:00:04,000\n7\nClose.\n"
+    file = read("a.srt", data)
+    assert [segment.plain for segment in file.segments] == ["Open.", "7Close."]  # the break is a mark
+    assert translated(file, shout) == data.replace(b"Open", b"OPEN").replace(b"Close", b"CLOSE")
