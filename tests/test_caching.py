@@ -72,6 +72,7 @@ def varint(number):
     return bytes([*digits, number])
 
 
+@pytest.mark.slow
 def test_two_processes_share_a_folder_and_the_next_compiles_nothing(tmp_path):
     """Nor does a file harm that was cut short, which XLA by itself refuses to run."""
     both = [ended(each) for each in [started(tmp_path), started(tmp_path)]]

@@ -46,6 +46,7 @@ SLOW_EXAMPLES = {
         "export.zero_shot",
         "fitting.confidence",
         "generation.speculative",
+        "models.mae",
     )
 }
 

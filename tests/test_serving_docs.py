@@ -21,6 +21,8 @@ from tensorflow_serving.config import model_server_config_pb2
 
 from tests.test_pages import blocks, in_own_process, run_page
 
+pytestmark = pytest.mark.slow  # the page exports three models
+
 ROOT = pathlib.Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "how_to" / "serve.md"
 

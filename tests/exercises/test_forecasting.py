@@ -10,6 +10,8 @@ import tensorflow as tf
 from recipes.options import configure
 from tests.exercises import forecasting
 
+pytestmark = pytest.mark.slow  # it trains until it beats the forecasts that need no learning
+
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):

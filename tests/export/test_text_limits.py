@@ -80,7 +80,6 @@ def test_prompts_and_sources_are_read_as_far_as_the_positions_go():
         else:
             assert export.TextGenerator(model, words).longest == longest
 
-
     class Bart(models.Transformer):
         most_positions = 1024
 

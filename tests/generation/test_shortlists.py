@@ -118,6 +118,7 @@ def test_a_search_within_lists_is_the_full_search_without_all_other_tokens(searc
         assert not allowed.all()
 
 
+@pytest.mark.slow
 def test_a_list_of_all_tokens_changes_nothing():
     search = Sampling(2.0, num_samples=2, seed=3)
     nothing, splits = np.zeros(0, "int32"), np.zeros(VOCAB + 1, int)
@@ -143,6 +144,7 @@ def test_a_prompt_may_hold_what_is_not_listed():
     np.testing.assert_array_equal(found["tokens"][:, :2][given], PROMPT[given])
 
 
+@pytest.mark.slow
 def test_what_a_source_becomes_within_its_lists_does_not_depend_on_its_neighbours():
     sources = [row[row != 0] for row in SOURCE]
     search = Shortlisted(LISTS, BeamSearch(2))

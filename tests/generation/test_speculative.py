@@ -72,6 +72,7 @@ def test_greedy_tokens_of_any_batch_are_those_of_the_model_alone(draft):
     assert np.any(found["passes"] > np.ceil(found["lengths"] / 3))
 
 
+@pytest.mark.slow
 def test_language_models_go_on_with_prompts_of_any_length():
     """Up to the last position of a learned table, which no draft may pass."""
     sizes = {"hidden_dim": 24, "num_heads": 4, "mlp_dim": 32, "max_length": LENGTH}
@@ -108,6 +109,7 @@ def test_a_block_step_gives_what_the_whole_sequence_gives(make_layer):
     np.testing.assert_allclose(to_numpy(y), expected, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_model_that_drafts_for_itself_is_always_right():
     """Also where its blocks share a bias of positions."""
     sizes = {"hidden_dim": 16, "num_heads": 2, "mlp_dim": 16, "num_layers": 1}

@@ -193,6 +193,7 @@ def test_loss_of_a_packed_row_is_the_sum_of_the_losses_of_its_texts(style):
     assert nats({"ids": row, "segments": segments}, labels) == pytest.approx(apart, rel=1e-5)
 
 
+@pytest.mark.slow
 def test_it_learns_with_fit():
     model = make("modern", dropout=0.0, attention_dropout=0.0)
     model.compile(keras.optimizers.Adam(3e-3), SmoothedCrossEntropy(0.0), jit_compile=True)

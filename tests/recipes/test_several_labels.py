@@ -66,6 +66,7 @@ def rows_of(path):
         return list(csv.DictReader(file, delimiter="\t"))
 
 
+@pytest.mark.slow
 def test_a_run_leaves_scores_of_labels_and_no_confusion(tuned):
     folder, metrics = tuned
     scores = {"test_exact_match", "test_micro_f1", "test_macro_f1", "test_mean_average_precision"}
@@ -81,6 +82,7 @@ def test_a_run_leaves_scores_of_labels_and_no_confusion(tuned):
     assert [row["class"] for row in rows_of(folder / "classes.tsv")] == sorted(COLOURS)
 
 
+@pytest.mark.slow
 def test_the_scores_are_those_of_the_predictions(tuned):
     folder, metrics = tuned
     rows = rows_of(folder / "predictions.tsv")
@@ -93,6 +95,7 @@ def test_the_scores_are_those_of_the_predictions(tuned):
         assert metrics[f"test_{name}"] == pytest.approx(getattr(again, name))
 
 
+@pytest.mark.slow
 def test_the_saved_model_gives_each_label_its_probability_with_tensorflow_alone(tuned):
     folder, _ = tuned
     paths = [str(folder.parent / "data" / f"{i}.png") for i in range(9)]
@@ -115,6 +118,7 @@ def test_the_saved_model_gives_each_label_its_probability_with_tensorflow_alone(
     np.testing.assert_allclose(probabilities, 1 / (1 + np.exp(-logits)), atol=1e-5)
 
 
+@pytest.mark.slow
 def test_what_is_published_has_the_same_labels(tuned):
     folder, _ = tuned
     config = json.loads((folder / "published" / "config.json").read_text())
@@ -126,10 +130,12 @@ def test_what_is_published_has_the_same_labels(tuned):
     )
 
 
+@pytest.mark.slow
 def test_the_run_ends_with_the_line_that_uses_it(tuned):
     assert_last_line_is_true(tuned[0])
 
 
+@pytest.mark.slow
 def test_the_page_of_a_run_has_images_of_its_test_set(tuned):
     pixels = examples.pictures(tuned[0])
     assert 1 < len(pixels) <= examples.NUMBER and pixels[0].shape == (20, 20, 3)

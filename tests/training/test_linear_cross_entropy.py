@@ -199,6 +199,7 @@ def test_a_compiled_model_survives_a_file(tmp_path):
     np.testing.assert_allclose(again.evaluate(inputs, IDS, verbose=0), expected, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_half_precision_and_accumulated_gradients_train():
     policy = keras.config.dtype_policy()
     keras.config.set_dtype_policy("mixed_bfloat16")

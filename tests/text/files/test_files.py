@@ -416,5 +416,8 @@ def test_dialects_of_markdown_keep_what_is_no_text(text, expected):
 def test_subtitles_need_no_empty_lines_between():
     data = b"1\n00:00:01,000 --> 00:00:02,000\nOpen.\n2\n00:00:03,000 --> 00:00:04,000\n7\nClose.\n"
     file = read("a.srt", data)
-    assert [segment.plain for segment in file.segments] == ["Open.", "7Close."]  # the break is a mark
+    assert [segment.plain for segment in file.segments] == [
+        "Open.",
+        "7Close.",
+    ]  # the break is a mark
     assert translated(file, shout) == data.replace(b"Open", b"OPEN").replace(b"Close", b"CLOSE")
