@@ -6,12 +6,16 @@ from collections.abc import Iterator
 from typing import Any
 
 import keras
+import numpy as np
 from keras import ops
 
 from keras_transformers.annotations import Mixin, Tensor
 from keras_transformers.layers.low_rank import LowRank
 
 ADAPTERS, FROZEN = "adapters", "frozen_weights"  # of a build configuration
+# Entry of a layer in a weights file whose kernel is not the whole truth. Keras's layers refuse a
+# file with one entry more than they have weights, so that no fine-tuning is lost without a word.
+BESIDE = "kernel_without_its_adapter"
 
 
 class Adapted(Mixin):
@@ -52,6 +56,16 @@ class Adapted(Mixin):
             self.restore(saved)
         for weight in self._trainable_variables:
             weight.trainable = weight.trainable and weight.name not in frozen
+
+    def save_own_variables(self, store: Any) -> None:
+        super().save_own_variables(store)
+        changes = self.changes
+        if changes is not None and changes.active in changes.settings:
+            store[BESIDE] = np.array(True)
+
+    def load_own_variables(self, store: Any) -> None:
+        names = [name for name in store.keys() if name != BESIDE]  # noqa: SIM118
+        super().load_own_variables({name: store[name] for name in names})
 
     def attach(self, rank: int, dora: bool, dropout: bool) -> LowRank:
         """Gives the layer variables for adapters, in the place of those that it has."""

@@ -9,6 +9,7 @@ come with the recipes; the others hold what those lack.
 
 import gzip
 import json
+import lzma
 import pathlib
 import tempfile
 
@@ -68,7 +69,9 @@ PAIRS = 40  # lines that are also read as the first of two
 def real_lines():
     """Lines with umlauts, with accents and of plain English, 320 of each."""
     for name in ("ui.en-de", "bible.en-es"):
-        lines = gzip.decompress((DATA / name / "valid.tsv.gz").read_bytes()).decode().split("\n")
+        path = next((DATA / name).glob("valid.tsv.*"))
+        unpack = {".gz": gzip.decompress, ".xz": lzma.decompress}[path.suffix]
+        lines = unpack(path.read_bytes()).decode().split("\n")
         yield from (line.split("\t")[1] for line in lines[:320])
     plays = gzip.decompress((DATA / "shakespeare.txt.gz").read_bytes()).decode().split("\n")
     yield from [line.rstrip("\r") for line in plays if line.strip()][9000:9320]

@@ -172,6 +172,39 @@ def test_a_file_has_all_adapters(load, tmp_path):
     np.testing.assert_allclose(outputs(again), expected["a"], atol=1e-6)
 
 
+@pytest.mark.parametrize("save", ["keras", "ours"])
+@pytest.mark.parametrize("ending", [".weights.h5", ".safetensors"])
+def test_weights_beside_an_adapter_are_not_taken_for_all_of_a_model(save, ending, tmp_path):
+    if save == "keras" and ending != ".weights.h5":
+        pytest.skip("Keras has no such files")
+    path = tmp_path / f"tuned{ending}"
+
+    def write(model):
+        model.save_weights(path) if save == "keras" else saving.save_weights(model, path)
+
+    def read(model):
+        model.load_weights(path) if save == "keras" else saving.load_weights(model, path)
+
+    model, plain = language_model(), language_model()
+    before = values(plain)
+    add_lora(model, 2, targets=ALL[:2])
+    fill(model)
+    tuned = outputs(model)
+    write(model)
+    with pytest.raises(ValueError, match="received|adapter|lacks|more"):
+        read(plain)
+    if save == "ours":  # all or nothing
+        for name, value in values(plain).items():
+            np.testing.assert_array_equal(value, before[name])
+    read(model)
+    np.testing.assert_array_equal(outputs(model), tuned)
+    merge(model)
+    write(model)
+    if ending == ".weights.h5":
+        read(plain)
+        np.testing.assert_allclose(outputs(plain), tuned, atol=1e-5)
+
+
 def test_a_merged_model_can_be_saved_and_unmerged(tmp_path):
     model = language_model()
     add_lora(model, 2, dora=True)
