@@ -125,9 +125,6 @@ REPRESENTATIVES = {
         "required word",
     ],
     "tests/generation/test_phrases.py::test_a_narrow_beam_finds_phrases_of_no_probability": ["4"],
-    "tests/generation/test_speculative.py::test_samples_follow_the_distribution_of_the_model": [
-        "plain"
-    ],
     "tests/layers/test_blocks.py::test_contract": [
         "encoder, every setting",
         "decoder, across",

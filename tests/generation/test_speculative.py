@@ -160,6 +160,7 @@ def distribution(search, length=3):
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "search",
     [Sampling(seed=1), Sampling(temperature=1.5, top_k=6, top_p=0.9, seed=1)],

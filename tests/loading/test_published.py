@@ -10,6 +10,7 @@ import tensorflow as tf
 import keras_transformers
 from keras_transformers import models, pretrained, vision
 from tests.pretrained import folders
+from tests.slow import slow_except
 
 TEXT = (None, None)
 PICTURE = np.random.default_rng(0).integers(0, 256, (20, 30, 3), np.uint8)
@@ -134,7 +135,7 @@ UNLEARNING = {  # kind -> what makes it, what it is built for, what it answers t
 }
 
 
-@pytest.mark.parametrize("kind", UNLEARNING)
+@pytest.mark.parametrize("kind", slow_except(UNLEARNING.keys(), "detector"))
 def test_what_does_not_learn_here_is_saved_exported_and_quantised(kind, tmp_path):
     make, shape, arguments, options = UNLEARNING[kind]
     model = make(tmp_path)

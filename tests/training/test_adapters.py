@@ -191,7 +191,9 @@ def test_weights_beside_an_adapter_are_not_taken_for_all_of_a_model(save, ending
     fill(model)
     tuned = outputs(model)
     write(model)
-    with pytest.raises(ValueError, match="received|adapter|lacks|more"):
+    with pytest.raises(
+        ValueError, match="received 2 variables|received 3 variables|the model has no weight"
+    ):
         read(plain)
     if save == "ours":  # all or nothing
         for name, value in values(plain).items():
@@ -200,7 +202,7 @@ def test_weights_beside_an_adapter_are_not_taken_for_all_of_a_model(save, ending
     np.testing.assert_array_equal(outputs(model), tuned)
     merge(model)
     write(model)
-    if ending == ".weights.h5":
+    if save == "keras":
         read(plain)
         np.testing.assert_allclose(outputs(plain), tuned, atol=1e-5)
 
