@@ -192,7 +192,7 @@ def test_weights_beside_an_adapter_are_not_taken_for_all_of_a_model(save, ending
     tuned = outputs(model)
     write(model)
     with pytest.raises(
-        ValueError, match="received 2 variables|received 3 variables|the model has no weight"
+        ValueError, match=r"expected \d+ variables|the model has no weight"
     ):
         read(plain)
     if save == "ours":  # all or nothing
