@@ -191,9 +191,7 @@ def test_weights_beside_an_adapter_are_not_taken_for_all_of_a_model(save, ending
     fill(model)
     tuned = outputs(model)
     write(model)
-    with pytest.raises(
-        ValueError, match=r"expected \d+ variables|the model has no weight"
-    ):
+    with pytest.raises(ValueError, match=r"expected \d+ variables|the model has no weight"):
         read(plain)
     if save == "ours":  # all or nothing
         for name, value in values(plain).items():
