@@ -133,8 +133,7 @@ def load_data(config):
         print(f"{part}: {corpus.number_of_boxes():,} boxes in {seen}")
     if is_published(config.model.pretrained):  # which takes images as it has learned from them
         published = load_preprocessing(config.model.pretrained)
-        size = {"image_size": of.image_size, "resized": None}
-        preprocessing = dataclasses.replace(published, **size)
+        preprocessing = dataclasses.replace(published, image_size=of.image_size, resized=None)
     else:
         some = [fitted(train.pixels(i), of.image_size)[0] for i in range(min(len(train), 200))]
         measured = Preprocessing.measured(np.stack(some), of.image_size)

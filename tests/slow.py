@@ -4,6 +4,7 @@
 for tests whose cases come from fixtures, from several decorators or from tables of values.
 """
 
+import keras
 import pytest
 
 # Test -> the cases that run always. `tests/conftest.py` marks the others.
@@ -208,19 +209,25 @@ def slow_except(cases, *quick):
 def pytest_collection_modifyitems(config, items):
     """Marks the cases of products that are no representatives as slow.
 
+    On JAX some tests have fewer cases. Without any representative among them, all run always.
+
     Raises:
-        AssertionError: If a test has no case of that name; unless only some cases were asked for.
+        AssertionError: If a test has no case of that name on TensorFlow; unless only some cases
+            were asked for.
     """
-    found = {}
+    cases = {}  # test -> name of a case -> item
     for item in items:
         test, _, case = item.nodeid.partition("[")
         if test in REPRESENTATIVES:
-            case = case.removesuffix("]")
-            found.setdefault(test, set()).add(case)
-            if case not in REPRESENTATIVES[test]:
-                item.add_marker(pytest.mark.slow)
-    if config.getoption("lf", False) or any("::" in argument for argument in config.args):
+            cases.setdefault(test, {})[case.removesuffix("]")] = item
+    for test, named in cases.items():
+        representatives = set(REPRESENTATIVES[test])
+        if representatives & named.keys():
+            for name in named.keys() - representatives:
+                named[name].add_marker(pytest.mark.slow)
+    asks_for_cases = any("::" in argument for argument in config.args)
+    if keras.backend.backend() != "tensorflow" or config.getoption("lf", False) or asks_for_cases:
         return
-    for test, cases in found.items():
-        unknown = set(REPRESENTATIVES[test]) - cases
+    for test, named in cases.items():
+        unknown = set(REPRESENTATIVES[test]) - named.keys()
         assert not unknown, f"tests/slow.py: {test} has no case {unknown}"

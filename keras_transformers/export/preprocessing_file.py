@@ -48,6 +48,7 @@ Of texts:
                     whether vectors have length 1.
 """
 
+import dataclasses
 import json
 import pathlib
 from collections.abc import Sequence
@@ -90,13 +91,9 @@ def of_images(preprocessing: Preprocessing, labels: Sequence[str] | None = None)
 def of_fitted_images(
     preprocessing: Preprocessing, labels: Sequence[str], threshold: float
 ) -> dict[str, Any]:
-    """What it says of those of a detector, as `Preprocessing.frame` makes them."""
-    if preprocessing.fit or preprocessing.crop:
-        resized: Any = {"resized": preprocessing.resized, "filling": 0}
-        settings = _pixels(preprocessing, "fit") | resized
-    else:
-        settings = of_images(preprocessing)
-    return settings | {"labels": list(labels), "threshold": threshold}
+    """Returns what it says of a detector's images, as `Preprocessing.frame` makes them."""
+    framed = dataclasses.replace(preprocessing, fit=preprocessing.fit or preprocessing.crop)
+    return of_images(framed, labels) | {"threshold": threshold}
 
 
 def of_texts(model: Any, tokenizer: Any, longest: int, **more: Any) -> dict[str, Any]:

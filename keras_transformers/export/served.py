@@ -216,6 +216,22 @@ def lengths_within(model: Any, usual: Sequence[int]) -> tuple[int, ...]:
     return (*(length for length in usual if length < most), most)
 
 
+def lengths_up_to(most: int | None, usual: Sequence[int], factor: int = 2) -> tuple[int, ...]:
+    """Returns increasing lengths, from the usual ones on times `factor`, the last of them `most`.
+
+    Args:
+        most: The longest length; None for the usual lengths.
+        usual: Increasing lengths.
+        factor: Factor from one further length to the next.
+    """
+    if most is None:
+        return tuple(usual)
+    lengths = list(usual)
+    while lengths[-1] < most:
+        lengths.append(factor * lengths[-1])
+    return (*(length for length in lengths if length < most), most)
+
+
 def lengths_for(
     owner: str,
     model: Any,
@@ -247,10 +263,7 @@ def lengths_for(
         )
     most = getattr(model, "most_positions", None)
     if lengths is None:
-        usual = list(usual)
-        while most is not None and usual[-1] < most:
-            usual.append(min(2 * usual[-1], most))
-        return lengths_within(model, usual)
+        return lengths_up_to(most, usual)
     lengths = tuple(lengths)
     if not lengths or any(a >= b for a, b in zip((0, *lengths), lengths, strict=False)):
         raise ValueError(f"{owner}: `{name}` must increase, from 1 on. Received: {lengths}")

@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from keras_transformers.annotations import Tokenizer
 from keras_transformers.export.rounds import Rounds, uniform, without_draft
-from keras_transformers.export.served import Served, bounded, lengths_for, strings
+from keras_transformers.export.served import Served, bounded, lengths_for, lengths_up_to, strings
 from keras_transformers.generation import Request, Sampling, decode
 from keras_transformers.generation.request import Decodable, padding_of
 from keras_transformers.generation.search import Search
@@ -72,13 +72,16 @@ class TextGenerator(Served):
             raise ValueError(
                 f"TextGenerator: `new_tokens` must be positive. Received: {new_tokens}"
             )
-        positions = getattr(model, "most_decodable", None) or float("inf")
-        room = positions - new_tokens
+        positions = getattr(model, "most_decodable", None)
+        room = None if positions is None else positions - new_tokens
         if prompt_lengths is None:
-            prompt_lengths = _lengths_within(room)
+            # Where not even the shortest prompt fits, the check below says so.
+            least = LENGTHS[0]
+            most = room if room is None else max(room, least)
+            prompt_lengths = lengths_up_to(most, LENGTHS, factor=4)
         named = ("TextGenerator", model, tokenizer, prompt_lengths, LENGTHS, "prompt_lengths")
         lengths = lengths_for(*named)
-        if lengths[-1] > room:
+        if room is not None and lengths[-1] > room:
             raise ValueError(
                 f"TextGenerator: the model's {positions} positions must hold the longest of "
                 f"`prompt_lengths` and `new_tokens`. Received: prompt_lengths={lengths}, "
@@ -175,11 +178,3 @@ class TextGenerator(Served):
     def write(self, prompts: Sequence[str]) -> list[str]:
         """Goes on with a list of str; returns the prompts with what follows."""
         return [text.decode() for text in self(strings(prompts))["text"].numpy()]
-
-
-def _lengths_within(room: float) -> list[int]:
-    """Returns lengths of prompts, the last as long as the model has room for."""
-    lengths = [length for length in LENGTHS if length <= room]
-    while lengths and room != float("inf") and lengths[-1] < room:
-        lengths.append(min(4 * lengths[-1], int(room)))
-    return lengths or [LENGTHS[0]]

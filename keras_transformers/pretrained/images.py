@@ -113,9 +113,10 @@ def boxes_in(folder: StrPath) -> Literal["image", "frame"]:
     """
     said, _ = _said(find(folder, weights=False))
     size = said.get("size")
-    edges = set(size.values()) if isinstance(size, dict) else set()
-    equal = isinstance(size, dict) and size.keys() == {"shortest_edge", "longest_edge"}
-    return "frame" if said.keys() == WRITTEN_BY_0_2 and equal and len(edges) == 1 else "image"
+    if said.keys() != WRITTEN_BY_0_2 or not isinstance(size, dict):
+        return "image"
+    has_edges = size.keys() == {"shortest_edge", "longest_edge"}
+    return "frame" if has_edges and len(set(size.values())) == 1 else "image"
 
 
 def save_preprocessing(
