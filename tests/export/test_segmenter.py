@@ -80,5 +80,5 @@ def test_a_published_folder_answers(model, images, tmp_path):
 def test_what_does_not_fit_is_refused(model):
     with pytest.raises(ValueError, match="a name for each of the model's 3 classes. Received: 2"):
         export.Segmenter(model, LABELS[:2], FRAME)
-    with pytest.raises(ValueError, match="must cut nothing off"):
+    with pytest.raises(ValueError, match="must squeeze the whole image"):
         export.Segmenter(model, LABELS, Preprocessing(32))
