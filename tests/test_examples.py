@@ -47,6 +47,11 @@ SLOW_EXAMPLES = {
         "fitting.confidence",
         "generation.speculative",
         "models.mae",
+        "export.text_tagger",
+        "export.translation",
+        "generation.generate",
+        "training.adapters",
+        "training.linear_cross_entropy",
     )
 }
 

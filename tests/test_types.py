@@ -143,6 +143,7 @@ def test_mypy_finds_nothing_in_the_code_of_readme_and_docs(tmp_path):
     assert mypy(*pages(tmp_path)) == set()
 
 
+@pytest.mark.slow
 def test_pyright_finds_nothing_in_the_code_of_readme_and_docs(tmp_path):
     pages(tmp_path)
     assert pyright(tmp_path) == set()

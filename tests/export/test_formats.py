@@ -188,10 +188,7 @@ def ours(queries, *files):
 
 
 @BOTH
-@pytest.mark.parametrize(
-    "queries",
-    ["proposals", *(pytest.param(name, marks=pytest.mark.slow) for name in ("learned", "anchors"))],
-)
+@pytest.mark.parametrize("queries", ["proposals", "learned", "anchors"])
 def test_boxes_are_found_by_hand_as_by_us(queries, format, files, tmp_path):
     path = detector(detr(queries), tmp_path / "x", *DETECTION, format=format)
     assert settings(path).get("flex_ops", []) == []

@@ -85,6 +85,7 @@ def test_a_translator_is_within_its_lists_in_python_and_in_the_saved_model(
     assert (everything["translation"] != found["translation"]).numpy().any()
 
 
+@pytest.mark.slow
 def test_a_translator_gives_what_generate_gives_within_the_same_lists(model, tokenizer, shortlist):
     source = tokenizer.tokenize(LINES[:4], end=True).to_tensor(shape=(None, 32)).numpy()
     found = generate(model, source, search=Shortlisted(shortlist, BeamSearch(2)), max_length=40)

@@ -9,13 +9,8 @@ from tests.serving.loader import as_lists
 from tests.serving.reachable import MUST_COMPILE, reached, read
 from tests.test_imports import run_without
 
-# A beam, a writer, and one reader each of texts and of images; the others are slow.
-REPRESENTATIVES = (
-    "translator, beams",
-    "text generator, gpt2",
-    "text classifier",
-    "image classifier, vit",
-)
+# One that writes, and one reader each of texts and of images; the others are slow.
+REPRESENTATIVES = ("text generator, gpt2", "text classifier", "image classifier, vit")
 OTHERS = [name for name in examples.MAKE if name not in REPRESENTATIVES]
 
 

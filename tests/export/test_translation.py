@@ -132,6 +132,7 @@ def float64_scores(model, tokenizer, source, translation):
     return logits[np.arange(len(following)), following]
 
 
+@pytest.mark.slow
 def test_given_translations_are_scored_token_by_token(served, model, tokenizer, tmp_path):
     sources = [*LINES[:9], "the cat", "the"]
     translations = [*LINES[:8], "a mat by the sea", "", "dog"]

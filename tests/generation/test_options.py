@@ -128,10 +128,12 @@ def test_a_forced_prefix_leaves_the_best_of_its_continuations(seed):
         assert result["scores"][row] == pytest.approx(scores[best], rel=2e-5)
 
 
-CONSTRAINTS = [option["constraints"] for option in OPTIONS.values() if "constraints" in option]
+CONSTRAINTS = {
+    name: option["constraints"] for name, option in OPTIONS.items() if "constraints" in option
+}
 
 
-@pytest.mark.parametrize("constraints", CONSTRAINTS, ids=str)
+@pytest.mark.parametrize("constraints", CONSTRAINTS.values(), ids=CONSTRAINTS)
 @pytest.mark.parametrize("make", [Greedy, Sampling, BeamSearch])
 @settings(max_examples=2)
 @given(seed=seeds)
@@ -140,7 +142,7 @@ def test_every_search_keeps_the_constraints_and_scores_by_the_model(make, constr
     numbers = np.random.default_rng(seed).random((BATCH, LENGTH + 1, search.beams), "float32")
     others = {"uniform": numbers} if make is Sampling else {}
     others |= limits(constraints)
-    compiled = constraints is CONSTRAINTS[-1]  # which has several in one program
+    compiled = constraints is CONSTRAINTS["several"]  # which has several in one program
     result = find(search, table, max_length=LENGTH + 1, compiled=compiled, **others)
     for row in range(BATCH):
         tokens = words_of(result["tokens"][row])

@@ -15,23 +15,23 @@ def difference(one, other):
     return max(np.abs(a - b).max() for a, b in zip(one, other, strict=True))
 
 
-@pytest.mark.parametrize(
-    "name", ["vit", *(pytest.param(name, marks=pytest.mark.slow) for name in NAMES[1:])]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
 def test_training_is_the_same_with_dropout_and_all(name):
     once, _ = trained(name)
     again, _ = trained(name, layers.rematerialized_blocks())
     assert difference(once, again) < 1e-5
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "bound"),
     [
         ({"jit_compile": False}, 1e-5),
-        ({"precision": "mixed_bfloat16", "jit_compile": False}, 1e-5),
+        pytest.param(
+            {"precision": "mixed_bfloat16", "jit_compile": False}, 1e-5, marks=pytest.mark.slow
+        ),
         # XLA leaves out other roundings to bfloat16 in the second pass than in the first.
-        ({"precision": "mixed_bfloat16"}, 2e-2),
+        pytest.param({"precision": "mixed_bfloat16"}, 2e-2, marks=pytest.mark.slow),
     ],
 )
 def test_it_is_the_same_without_xla_and_in_mixed_precision(options, bound):

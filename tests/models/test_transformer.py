@@ -206,9 +206,8 @@ def test_decoding_step_by_step_gives_the_logits_of_the_whole(norm_first):
 # ------------------------------------------------------------------------------- training
 
 
-@pytest.mark.parametrize(
-    "norm_first", [pytest.param(False, marks=pytest.mark.slow), True], ids=["post-norm", "pre-norm"]
-)
+@pytest.mark.slow
+@NORM_FIRST
 def test_it_can_learn_one_batch_by_heart(norm_first):
     model = Transformer.from_variant(
         "base",

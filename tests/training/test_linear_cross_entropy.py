@@ -188,6 +188,7 @@ def test_no_logits_are_made_in_fit_and_predict_gives_them(monkeypatch):
     assert model.predict(inputs, verbose=0).shape == (*IDS.shape, VOCAB)
 
 
+@pytest.mark.slow
 def test_a_compiled_model_survives_a_file(tmp_path):
     model, inputs = language_model()
     model.compile(AdamW(), LinearCrossEntropy(0.1), metrics=[MaskedAccuracy()])
