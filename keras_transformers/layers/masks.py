@@ -212,6 +212,102 @@ def hide_padding(x: Tensor, mask: Tensor | None) -> Tensor:
     return ops.where(mask, x, ops.zeros((), x.dtype))
 
 
+# Keras layers whose `call` takes `mask`, `(batch, length)`, and leaves out what it hides.
+KERAS_WITH_MASK = (
+    keras.layers.RNN,
+    keras.layers.Bidirectional,
+    keras.layers.TimeDistributed,
+    keras.layers.BatchNormalization,
+)
+# Keras layers that need zeros at padding only: beyond the ends they add zeros themselves.
+KERAS_WITH_ZEROS = (
+    keras.layers.Conv1D,
+    keras.layers.Conv2D,
+    keras.layers.DepthwiseConv1D,
+    keras.layers.DepthwiseConv2D,
+    keras.layers.SeparableConv1D,
+    keras.layers.SeparableConv2D,
+)
+# Keras layers that normalise over `axis`.
+KERAS_NORMS = (
+    keras.layers.LayerNormalization,
+    keras.layers.RMSNormalization,
+    keras.layers.UnitNormalization,
+)
+
+
+def takes_mask(part: Any) -> bool:
+    """True if the `call` of a layer takes a padding mask as `mask`.
+
+    Layers say so by an attribute `takes_mask`; of Keras's layers, `KERAS_WITH_MASK` do.
+    """
+    return bool(getattr(part, "takes_mask", isinstance(part, KERAS_WITH_MASK)))
+
+
+def is_position_wise(part: Any, rank: int = 3) -> bool:
+    """True if a layer is known to compute every token by itself.
+
+    Layers say so by an attribute `position_wise`; of Keras's layers, `Dense` and norms over the
+    last axis do.
+
+    Args:
+        part: A Keras layer.
+        rank: Number of axes of its input, the last of which has the features.
+    """
+    alone = isinstance(part, (*KERAS_NORMS, keras.layers.Dense))
+    return getattr(part, "position_wise", alone and not mixes_positions(part, rank))
+
+
+def mixes_positions(part: Any, rank: int = 3) -> bool:
+    """True if a layer, or a layer of a model, is known to compute a token from others as well.
+
+    Args:
+        part: A Keras layer.
+        rank: Number of axes of its input, the last of which has the features.
+    """
+    if hasattr(part, "position_wise"):
+        return not part.position_wise
+    if isinstance(part, keras.Model) and not hasattr(part, "takes_mask"):
+        return any(mixes_positions(layer, rank) for layer in part.layers)
+    if isinstance(part, KERAS_NORMS):
+        axes = part.axis if isinstance(part.axis, list | tuple) else [part.axis]
+        return any(axis not in (-1, rank - 1) for axis in axes)
+    with_zeros = isinstance(part, (*KERAS_WITH_ZEROS, keras.layers.GroupNormalization))
+    return with_zeros or takes_mask(part)
+
+
+def apply_to_tokens(
+    owner: Any, argument: str, part: Any, x: Tensor, padding: Tensor | None, **options: Any
+) -> Any:
+    """Returns `part(x)`; what stands at padding changes nothing in the rows of real tokens.
+
+    A part that takes a mask gets it. All others, except norms and networks that are known to
+    compute every token by itself, get zeros at padding.
+
+    Args:
+        owner: The layer whose part it is.
+        argument: What the owner calls it.
+        part: A layer from `(batch, length, hidden_dim)` to such a tensor.
+        x: Its input.
+        padding: Bool `(batch, length)`, True = real token, or None.
+        **options: What `part` is called with besides.
+
+    Raises:
+        ValueError: If there is a mask, and the part sums over positions without one.
+    """
+    if padding is None or is_position_wise(part, len(x.shape)):
+        return part(x, **options)
+    if takes_mask(part):
+        return part(x, mask=padding, **options)
+    if mixes_positions(part, len(x.shape)) and not isinstance(part, KERAS_WITH_ZEROS):
+        expected = (
+            "a layer that computes every token by itself, or one that takes `mask`, where there is "
+            "padding: this one would count what stands at padding"
+        )
+        refuse(owner, argument, expected, f"{type(part).__name__} '{part.name}'")
+    return part(hide_padding(x, padding), **options)
+
+
 def given_padding(layer: Any, x: Tensor, **masks: Any) -> Tensor | None:
     """Padding masks as one bool mask, after checking that each fits; None where all are None.
 

@@ -32,6 +32,8 @@ class OffsetRMSNormalization(Arguments, keras.layers.Layer):
     [[1.0, -1.0]]
     """
 
+    position_wise = True
+
     def __init__(self, epsilon: float = 1e-6, **kwargs: Unpack[LayerOptions]) -> None:
         super().__init__(**kwargs)
         self.epsilon = epsilon

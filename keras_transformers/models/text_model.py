@@ -11,6 +11,7 @@ from keras_transformers.annotations import Part, ProblemType, Shape, Tensor
 from keras_transformers.layers import Dropout, TokenEmbedding, padding_mask
 from keras_transformers.layers.composite import Composite
 from keras_transformers.layers.errors import rate, refuse
+from keras_transformers.layers.masks import apply_to_tokens
 from keras_transformers.layers.parts import arguments_of_call, part, serialized
 from keras_transformers.layers.traced import Traced
 from keras_transformers.models.calibration import Calibrated
@@ -177,8 +178,10 @@ class TextModel(
         x = self.dropout_layer(x, training=training)
         for block in blocks:
             x = block(x, attention_mask=same, padding_mask=padding, training=training)
-        return self._normed(x)
+        return self._normed(x, padding)
 
-    def _normed(self, x: Tensor) -> Tensor:
+    def _normed(self, x: Tensor, padding: Tensor | None = None) -> Tensor:
         """What the blocks give, after the last norm, if there is one."""
-        return x if self.norm is None else ops.cast(self.norm(x), self.compute_dtype)
+        if self.norm is None:
+            return x
+        return ops.cast(apply_to_tokens(self, "norm", self.norm, x, padding), self.compute_dtype)

@@ -18,6 +18,7 @@ from keras_transformers.layers import (
     segment_positions,
 )
 from keras_transformers.layers.errors import refuse
+from keras_transformers.layers.masks import apply_to_tokens
 from keras_transformers.layers.parts import Prototype, serialized, serialized_parts
 from keras_transformers.models.decoding import TransformerDecoding
 from keras_transformers.models.settings import (
@@ -278,7 +279,9 @@ class Transformer(TransformerDecoding, Translator):
             x = block(
                 x, attention_mask=same, padding_mask=padding, attention_bias=bias, training=training
             )
-        return x if self.encoder_norm is None else ops.cast(self.encoder_norm(x), x.dtype)
+        if self.encoder_norm is None:
+            return x
+        return ops.cast(apply_to_tokens(self, "norm", self.encoder_norm, x, padding), x.dtype)
 
     def _with_positions(
         self, layer: Any, x: Tensor, same_segment: Tensor | None, training: bool | None

@@ -27,6 +27,14 @@ def test_a_series_padded_with_nan_trains():
     assert np.isfinite(model.get_weights()[0]).all()
 
 
+def test_an_lstm_in_the_place_of_the_network_reads_no_padding():
+    network = keras.layers.LSTM(8, return_sequences=True, go_backwards=False)
+    block = layers.EncoderBlock(2, feed_forward=keras.layers.Bidirectional(network, "sum"))
+    alone = block(X[:1, :4])
+    beside = block(X[:1], padding_mask=np.arange(6)[None] < 4)
+    np.testing.assert_allclose(beside[:, :4], alone, atol=1e-6)
+
+
 def test_a_padding_mask_given_as_attention_mask_is_not_guessed_about():
     mask = np.ones((6, 6), bool)
     with pytest.raises(ValueError, match="two could be"):

@@ -86,6 +86,8 @@ class ConditionalSelfAttention(ConditionalAttention):
     (3, 5, 8)
     """
 
+    takes_mask = True
+
     causal = False
     input_names = ("x", "x", "x")
 

@@ -43,6 +43,8 @@ class SelfAttention(MultiHeadAttention):
     (3, 5, 8)
     """
 
+    takes_mask = True
+
     causal = False
     input_names = ("x", "x", "x")
 

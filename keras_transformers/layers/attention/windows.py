@@ -198,6 +198,8 @@ class WindowAttention(SelfAttention):
     (8, 9, 4)
     """
 
+    takes_mask = False
+
     def __init__(
         self,
         num_heads: int,

@@ -84,15 +84,19 @@ class ConditionalDecoderBlock(Block):
     ) -> MaybeWeights:  # fmt: skip
         x, padding = self._without_padding(x, padding_mask, mask, x_mask)
         options = self._options("mixer", positions=positions, mask=padding)
-        x, _ = self._residual(x, "mixer", self.mixer, training=training, **options)
+        x, _ = self._residual(x, "mixer", self.mixer, training=training, padding=padding, **options)
         options = self._options(
             "cross_attention", context=context, reference=reference, context_mask=context_mask,
             context_positions=context_positions, positions=positions if self.first else None,
             return_attention_scores=return_attention_scores,
         )  # fmt: skip
         attend = self.cross_attention
-        x, weights = self._residual(x, "cross_attention", attend, training=training, **options)
-        x, _ = self._residual(x, "feed_forward", self.feed_forward, training=training)
+        x, weights = self._residual(
+            x, "cross_attention", attend, training=training, padding=padding, **options
+        )
+        x, _ = self._residual(
+            x, "feed_forward", self.feed_forward, training=training, padding=padding
+        )
         return (x, weights) if return_attention_scores else x
 
     def compute_output_shape(

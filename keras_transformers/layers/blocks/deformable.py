@@ -103,8 +103,12 @@ class DeformableEncoderBlock(DeformableBlock):
             positions=positions, context_mask=padding,
             return_attention_scores=return_attention_scores,
         )  # fmt: skip
-        x, weights = self._residual(x, "mixer", self._to_itself, training=training, **options)
-        x, _ = self._residual(x, "feed_forward", self.feed_forward, training=training)
+        x, weights = self._residual(
+            x, "mixer", self._to_itself, training=training, padding=padding, **options
+        )
+        x, _ = self._residual(
+            x, "feed_forward", self.feed_forward, training=training, padding=padding
+        )
         return (x, weights) if return_attention_scores else x
 
     def _to_itself(self, x: Tensor, **options: Any) -> MaybeWeights:
@@ -182,15 +186,19 @@ class DeformableDecoderBlock(DeformableBlock):
         x = ops.cast(x, self.compute_dtype)
         x, padding = self._without_padding(x, padding_mask, mask, x_mask)
         options = self._options("mixer", positions=positions, mask=padding)
-        x, _ = self._residual(x, "mixer", self.mixer, training=training, **options)
+        x, _ = self._residual(x, "mixer", self.mixer, training=training, padding=padding, **options)
         options = self._options(
             "cross_attention", context=context, reference_points=reference_points,
             level_shapes=level_shapes, positions=positions, context_mask=context_mask,
             return_attention_scores=return_attention_scores,
         )  # fmt: skip
         attend = self.cross_attention
-        x, weights = self._residual(x, "cross_attention", attend, training=training, **options)
-        x, _ = self._residual(x, "feed_forward", self.feed_forward, training=training)
+        x, weights = self._residual(
+            x, "cross_attention", attend, training=training, padding=padding, **options
+        )
+        x, _ = self._residual(
+            x, "feed_forward", self.feed_forward, training=training, padding=padding
+        )
         return (x, weights) if return_attention_scores else x
 
     def compute_output_shape(

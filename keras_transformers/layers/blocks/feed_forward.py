@@ -80,6 +80,8 @@ def _lean_relu(x: Tensor) -> tuple[Tensor, Callable[..., Tensor]]:
 class _FeedForward(Arguments, Composite, keras.layers.Layer):
     """What the plain and the gated network share: configuration, dropout, output projection."""
 
+    position_wise = True
+
     def __init__(
         self,
         mlp_dim: int,
@@ -269,6 +271,8 @@ class ConvolutionalFeedForward(_FeedForward):
     >>> tuple(layer(np.zeros((2, 5, 6, 8), "float32")).shape)
     (2, 5, 6, 8)
     """
+
+    position_wise = False
 
     def build(self, x_shape: Shape) -> None:
         check_map(self, x_shape)

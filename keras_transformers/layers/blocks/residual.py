@@ -18,7 +18,16 @@ from keras_transformers.layers.attention.decoder import CausalSelfAttention, Cro
 from keras_transformers.layers.attention.self_attention import SelfAttention
 from keras_transformers.layers.blocks.settings import BlockSettings, BranchOptions
 from keras_transformers.layers.errors import named, refuse, whole_number
-from keras_transformers.layers.masks import as_mask, given_padding, hide_padding
+from keras_transformers.layers.masks import (
+    KERAS_WITH_ZEROS,
+    apply_to_tokens,
+    as_mask,
+    given_padding,
+    hide_padding,
+    is_position_wise,
+    mixes_positions,
+    takes_mask,
+)
 
 
 def in_dtype_of(x: Tensor, y: Tensor) -> Any:
@@ -34,15 +43,32 @@ class Block(BlockSettings):
     ) -> tuple[Tensor, Any]:
         """Post-norm `LN(x + f(x))` or pre-norm `x + f(LN(x))`, and what else `f` gives, or None.
 
-        `f` is, or is of, the part called `name`; `options` say whether it trains.
+        `f` is, or is of, the part called `name`. `options` say whether it trains, and `padding`,
+        bool `(batch, length)` or None, which tokens are real.
         """
-        norm, scale = getattr(self, f"{name}_norm"), getattr(self, f"{name}_scale")
-        y = function(in_dtype_of(x, norm(x)) if self.norm_first else x, *arguments, **options)
-        y, other = y if isinstance(y, tuple) else (y, None)
+        padding, scale = options.get("padding"), getattr(self, f"{name}_scale")
+        y = self._normed(x, f"{name}_norm", padding) if self.norm_first else x
+        y, other = self._applied(y, name, function, *arguments, **options)
         y = y if scale is None else scale(y)
         y = self._drop(y) if options.get("training") else y
         y = x + in_dtype_of(x, y)
-        return (y if self.norm_first else in_dtype_of(x, norm(y))), other
+        return (y if self.norm_first else self._normed(y, f"{name}_norm", padding)), other
+
+    def _applied(
+        self, x: Tensor, name: str, function: Any, *arguments: Any, padding: Tensor | None = None,
+        **options: Any
+    ) -> tuple[Tensor, Any]:  # fmt: skip
+        """What the function of a branch gives, and what else, or None; see `_residual`."""
+        masked = name == "cross_attention" or "mask" in options or arguments
+        if padding is None or masked or not isinstance(function, keras.layers.Layer):
+            y = function(x, *arguments, **options)
+        else:
+            y = apply_to_tokens(self, name, function, x, padding, **options)
+        return y if isinstance(y, tuple) else (y, None)
+
+    def _normed(self, x: Tensor, name: str, padding: Tensor | None) -> Tensor:
+        """`x` after the norm called `name`, in the dtype of `x`."""
+        return in_dtype_of(x, apply_to_tokens(self, "norm", getattr(self, name), x, padding))
 
     def _drop(self, y: Tensor) -> Tensor:
         return self.drop_path_layer(self.dropout_layer(y, training=True), training=True)
@@ -50,10 +76,15 @@ class Block(BlockSettings):
     def _options(self, name: str, **options: Any) -> dict[str, Any]:
         """Those of a part's call that are neither None nor False; unknown ones are refused."""
         said = {key: x for key, x in options.items() if x is not None and x is not False}
+        part = getattr(self, name)
+        known = f"left out, for {type(part).__name__} '{part.name}' knows of none"
+        if "mask" in said and not takes_mask(part):
+            if not isinstance(part, KERAS_WITH_ZEROS) and not is_position_wise(part):
+                hint = "; a layer whose `call` takes `mask` has the attribute `takes_mask = True`"
+                refuse(self, "padding_mask", known + hint, "one")
+            del said["mask"]
         for key in said.keys() - getattr(self, f"_{name}_takes"):
-            part, key = getattr(self, name), "padding_mask" if key == "mask" else key
-            expected = f"left out, for {type(part).__name__} '{part.name}' knows of none"
-            refuse(self, key, expected, "one")
+            refuse(self, key, known, "one")
         return said
 
     def _without_padding(
@@ -63,8 +94,8 @@ class Block(BlockSettings):
         if padding_mask is None and mask is None and x_mask is None:
             return x, None
         padding = given_padding(self, x, padding_mask=padding_mask, mask=mask, x_mask=x_mask)
-        if getattr(self.mixer, "ignore_mask", False):  # it takes padding for tokens like others
-            return x, padding
+        if getattr(self.mixer, "ignore_mask", False):  # padding is tokens like others
+            return x, None
         return hide_padding(x, padding), padding
 
 
@@ -89,7 +120,10 @@ class EncoderBlock(Block):
             with settings of its own, `SelfAttention(8, dropout=0.1, position=RotaryEmbedding())`.
             The block makes its own copy, so that one object serves a whole stack.
         feed_forward: What stands in the place of `FeedForward(mlp_dim, activation)`, for instance
-            `GatedFeedForward(512, "silu")`; also copied.
+            `GatedFeedForward(512, "silu")`; also copied. A layer of one's own whose `call` takes a
+            padding mask as `mask` says so by an attribute, `takes_mask = True`; of Keras's layers
+            LSTM, GRU and BatchNormalization, for instance, get the mask. Any other part gets zeros
+            at padding.
         norm: What stands in the place of `keras.layers.LayerNormalization(epsilon=1e-6)`, for
             instance `keras.layers.RMSNormalization()`; also copied, for each branch.
         drop_path: Rate of dropping a whole branch for a sample (`DropPath`).
@@ -111,8 +145,9 @@ class EncoderBlock(Block):
 
     Raises:
         ValueError: If a number and an object are given for the same part, or neither; `x` is not of
-            rank 3, `num_heads` does not divide its width, a mask does not fit, or the mixer knows
-            of no such argument.
+            rank 3, `num_heads` does not divide its width, a mask does not fit, the mixer knows
+            of no such argument, or there is a mask and a part sums over positions without one, as
+            `GroupNormalization` does.
 
     Example:
     >>> import numpy as np
@@ -138,8 +173,11 @@ class EncoderBlock(Block):
             "mixer", attention_mask=attention_mask, attention_bias=attention_bias, mask=padding,
             positions=positions, return_attention_scores=return_attention_scores,
         )  # fmt: skip
-        x, weights = self._residual(x, "mixer", self.mixer, training=training, **options)
-        x, _ = self._residual(x, "feed_forward", self.feed_forward, training=training)
+        options |= {"training": training, "padding": padding}
+        x, weights = self._residual(x, "mixer", self.mixer, **options)
+        x, _ = self._residual(
+            x, "feed_forward", self.feed_forward, training=training, padding=padding
+        )
         return (x, weights) if return_attention_scores else x
 
 
@@ -237,16 +275,19 @@ class DecoderBlock(Block):
             positions=positions,
             return_attention_scores=return_attention_scores and context is None,
         )  # fmt: skip
-        x, weights = self._residual(x, "mixer", self.mixer, training=training, **options)
+        options |= {"training": training, "padding": padding}
+        x, weights = self._residual(x, "mixer", self.mixer, **options)
         if context is not None:
             options = self._options(
                 "cross_attention", context=context, **self._context_mask(context_mask),
                 positions=positions, context_positions=context_positions,
                 return_attention_scores=return_attention_scores,
             )  # fmt: skip
-            attend = self.cross_attention
-            x, weights = self._residual(x, "cross_attention", attend, training=training, **options)
-        x, _ = self._residual(x, "feed_forward", self.feed_forward, training=training)
+            options |= {"training": training, "padding": padding}
+            x, weights = self._residual(x, "cross_attention", self.cross_attention, **options)
+        x, _ = self._residual(
+            x, "feed_forward", self.feed_forward, training=training, padding=padding
+        )
         return (x, weights) if return_attention_scores else x
 
     def compute_output_shape(self, x_shape: Shape, context_shape: Shape | None = None) -> Shape:
@@ -263,6 +304,9 @@ class DecoderBlock(Block):
         """Empty keys and values of the self-attention; see `CausalSelfAttention.start_cache`."""
         if not hasattr(self.mixer, "start_cache"):
             refuse(self, "mixer", "able to decode token by token", type(self.mixer).__name__)
+        if mixes_positions(self.feed_forward):  # it would see one token without those before
+            received = type(self.feed_forward).__name__
+            refuse(self, "feed_forward", "position-wise, to decode token by token", received)
         return self.mixer.start_cache(batch, beams, max_length)
 
     def step(

@@ -67,10 +67,10 @@ class SandwichDecoderBlock(DecoderBlock):
         self, x: Tensor, name: str, function: Any, *arguments: Any, **options: Any
     ) -> tuple[Tensor, Any]:
         """`x + LN(f(LN(x)))`, and what else `f` gives, or None."""
-        norm, scale = getattr(self, f"{name}_norm"), getattr(self, f"{name}_scale")
-        y = function(in_dtype_of(x, norm(x)), *arguments, **options)
-        y, other = y if isinstance(y, tuple) else (y, None)
-        y = getattr(self, f"{name}_output_norm")(y)
+        padding, scale = options.get("padding"), getattr(self, f"{name}_scale")
+        y = self._normed(x, f"{name}_norm", padding)
+        y, other = self._applied(y, name, function, *arguments, **options)
+        y = self._normed(y, f"{name}_output_norm", padding)
         y = y if scale is None else scale(y)
         y = self._drop(y) if options.get("training") else y
         return x + in_dtype_of(x, y), other

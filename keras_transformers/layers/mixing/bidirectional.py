@@ -32,6 +32,8 @@ class BidirectionalRNN(Composite, keras.layers.Layer):
         `(batch, length, 2 * units)`, and the last state of either direction `(batch, units)`.
     """
 
+    takes_mask = True
+
     def __init__(
         self, kind: Literal["gru", "lstm"], units: int, **kwargs: Unpack[LayerOptions]
     ) -> None:

@@ -22,6 +22,8 @@ from keras_transformers.layers.regularization import Dropout
 class Mixer(Arguments, Composite, keras.layers.Layer):
     """What the mixers share: shapes and errors."""
 
+    takes_mask = True
+
     _refuse = refuse
 
     def __init__(self, **kwargs: Unpack[LayerOptions]) -> None:
