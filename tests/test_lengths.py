@@ -9,12 +9,10 @@ from tests.every_layer import EVERY
 from tests.every_model import MODELS, OF_TOKENS, data
 
 QUICK = ("EncoderBlock", "DecoderBlock", "AdditiveScore", "transformer")
-# Keras stacks the outputs of the steps of a loop, and refuses a loop without steps.
-IN_STEPS = ("LSTMMixing", "recurrent")
 # Tables that end at some length, and a Fourier transform: JAX must know that the length fits.
 OF_KNOWN_LENGTH = ("FourierMixing", "MLPMixing", "RandomSynthesizer")
 OF_ROWS = [name for name, case in EVERY.items() if case.of_tokens]
-TAKES_NONE = [name for name in (*OF_ROWS, *OF_TOKENS) if name not in IN_STEPS]
+TAKES_NONE = [*OF_ROWS, *OF_TOKENS]
 EXPORTED = [name for name in (*OF_ROWS, *OF_TOKENS) if name not in OF_KNOWN_LENGTH]
 
 

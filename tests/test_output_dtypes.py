@@ -3,9 +3,19 @@
 import inspect
 
 import keras
+import numpy as np
 import pytest
 
-from tests.contract import ON_JAX, POLICIES, dtype_of, shapes_of, symbols_of, to_tensors
+from tests.contract import (
+    ON_JAX,
+    POLICIES,
+    assert_close,
+    call,
+    dtype_of,
+    shapes_of,
+    symbols_of,
+    to_tensors,
+)
 from tests.every_layer import EVERY
 from tests.every_model import MODELS, data
 from tests.slow import slow_except
@@ -46,6 +56,37 @@ def test_a_layer_says_the_dtype_of_an_eager_call(name, policy):
     for inputs in (tensors, symbols, narrowed(symbols, layer.compute_dtype)):
         assert dtypes_of(layer.compute_output_spec(*inputs, **options)) == eager
     assert set(dtypes_of(layer.compute_output_spec(*symbols))) == {layer.compute_dtype}
+
+
+OF_IMAGES = (
+    "PatchEmbedding",
+    "ShiftedPatchEmbedding",
+    "ConvolutionalStem",
+    "OverlappingPatchEmbedding",
+    "ConvolutionNorm",
+    "ResidualBlock",
+)
+OFTEN = ("SelfAttention", "CrossAttention", "DecoderBlock", "MLPMixing", "AttentionPooling")
+OFTEN += ("PositionalEncoding", "PatchMerging", "PatchEmbedding")
+
+
+@pytest.mark.parametrize("name", slow_except(EVERY.keys(), *OFTEN))
+def test_vectors_of_integers_are_floats_or_images_and_refused(name):
+    """As tensors and as inputs of a model. Images must be scaled as in training."""
+    case = EVERY[name]
+    layer = case.make()
+    layer.build(*shapes_of(case.inputs))
+    whole = [np.round(3 * x) if x.dtype == "float32" else x for x in case.inputs]
+    integers = [whole[0].astype("int32"), *whole[1:]]
+    if name in OF_IMAGES:
+        with pytest.raises(ValueError, match="`x` must be floating"):
+            layer(*to_tensors(integers))
+        return
+    expected = call(layer, whole)
+    assert_close(call(layer, integers), expected, 1e-6)
+    symbols = [keras.Input(batch_shape=x.shape, dtype=str(x.dtype)) for x in integers]
+    model = keras.Model(symbols, layer(*symbols))
+    assert_close(model(to_tensors(integers)), expected, 1e-5)
 
 
 @pytest.mark.parametrize("name", MODELS)

@@ -2,9 +2,11 @@
 
 import functools
 import inspect
+import itertools
 from collections.abc import Callable, Collection
 from typing import Any, Self, cast
 
+import keras
 import numpy as np
 
 from keras_transformers.annotations import Mixin
@@ -57,8 +59,14 @@ class Arguments(Mixin):
     """A layer or model that knows what it was made with, and the words that others use.
 
     Comes before Keras's class among the bases. NumPy's numbers become Python's on their way into a
-    constructor, so that they are what they are checked for, and can be written as JSON.
+    constructor, so that they are what they are checked for, and can be written as JSON. Vectors of
+    integers are cast to the compute dtype of the layer, as an operation on floats would do.
+
+    Attributes:
+        vector_arguments: Names of those arguments of `call` that are vectors, a tuple.
     """
+
+    vector_arguments: tuple[str, ...] = ("x", "query", "value", "key", "context")
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -77,6 +85,24 @@ class Arguments(Mixin):
         # A function, for Keras would take layers in a tuple or a dict for layers of this one.
         made.make_again = functools.partial(cls, *args, **kwargs)
         return made
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        names = _arguments_of_call(cast(Any, type(self)))
+        given = [
+            self._as_floats(name, value)
+            for name, value in itertools.zip_longest(names[: len(args)], args)
+        ]
+        named = {name: self._as_floats(name, value) for name, value in kwargs.items()}
+        return super().__call__(*given, **named)
+
+    def _as_floats(self, name: str | None, value: Any) -> Any:
+        """The value of an argument of `call`; vectors of integers as floats."""
+        if name not in self.vector_arguments or not hasattr(value, "dtype"):
+            return value
+        dtype = keras.backend.standardize_dtype(value.dtype)
+        if dtype == "bool" or keras.backend.is_int_dtype(dtype):
+            return keras.ops.cast(value, self.compute_dtype)
+        return value
 
 
 def _of_plain_numbers(make: Callable[..., None]) -> Callable[..., None]:
@@ -115,6 +141,12 @@ def _refuse_word(cls: type, word: str, value: Any, known: Collection[str]) -> No
             f"{cls.__name__}: `{word}` must be left out, for the width is that of the input. "
             f"Received: {word}={value!r}"
         )
+
+
+@functools.cache
+def _arguments_of_call(cls: Any) -> tuple[str, ...]:
+    """The names of what `call` of a class takes, without `self`."""
+    return tuple(inspect.signature(cls.call).parameters)[1:]
 
 
 @functools.cache

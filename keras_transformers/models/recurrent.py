@@ -10,7 +10,7 @@ from keras_transformers.annotations import BackPointers, Index, LayerOptions, Sh
 from keras_transformers.layers import CrossAttention, Dropout, TokenEmbedding, padding_mask
 from keras_transformers.layers.attention.learned_scores import GivenScore
 from keras_transformers.layers.initializers import Orthogonal
-from keras_transformers.layers.mixing.bidirectional import BidirectionalRNN
+from keras_transformers.layers.mixing.bidirectional import BidirectionalRNN, with_a_step
 from keras_transformers.layers.parts import serialized
 from keras_transformers.models.coverage import add_coverage, start_coverage
 from keras_transformers.models.decoding import Source
@@ -154,7 +154,7 @@ class RecurrentTranslator(Translator):
         size = self.hidden_dim
         cell = _Cell(advance, size, self.compute_dtype)
         loop = keras.layers.RNN(cell, return_sequences=True, dtype=self.dtype_policy)
-        steps = loop(y, initial_state=[state[:, 0]])
+        steps = loop(with_a_step(y), initial_state=[state[:, 0]])[:, : ops.shape(y)[1]]
         states, attended = steps[..., :size], steps[..., size : 2 * size]
         weights = steps[..., 2 * size :]
         if self.attention.attention_observer is not None:

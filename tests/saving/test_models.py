@@ -10,6 +10,7 @@ import pytest
 from keras_transformers import layers, models, saving, training
 from tests.contract import to_numpy
 from tests.saving import hostile
+from tests.slow import slow_except
 
 RNG = np.random.default_rng(0)
 IDS = RNG.integers(1, 31, (2, 7)).astype("int32")
@@ -124,6 +125,18 @@ def test_model_loads_as_keras_loads_it(kind, tmp_path):
             one, *others = map(to_numpy, each)
             for other in others:
                 np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("mode", slow_except(["int8", "int4", "float8"], "int8"))
+def test_a_model_that_keras_has_quantised_loads_as_keras_loads_it(mode, tmp_path):
+    symbols = keras.Input((None,), dtype="int32")
+    x = layers.EncoderBlock(2, 16)(keras.layers.Embedding(31, 8, mask_zero=True)(symbols))
+    model = keras.Model(symbols, keras.layers.Dense(3)(x))
+    model.quantize(mode)
+    model.save(tmp_path / "model.keras")
+    ours = saving.load_model(tmp_path / "model.keras")
+    assert ours.layers[-1].quantization_mode == mode
+    np.testing.assert_array_equal(to_numpy(ours(IDS)), to_numpy(model(IDS)))
 
 
 @keras.saving.register_keras_serializable("test_saving")

@@ -153,10 +153,10 @@ class LocalAttention(CausalSelfAttention):
 
         def cut(x: Tensor, window: int = 1) -> Tensor:
             """`(batch, heads, length, dim)` -> `(batch * blocks, heads, window * block, dim)`."""
-            x = ops.reshape(x, (batch, x.shape[1], -1, block, x.shape[3]))
+            x = ops.reshape(x, (batch, x.shape[1], blocks + window - 1, block, x.shape[3]))
             parts = [x[:, :, i : i + blocks] for i in range(window)]
             x = ops.transpose(ops.concatenate(parts, axis=3), (0, 2, 1, 3, 4))
-            return ops.reshape(x, (-1, x.shape[2], window * block, x.shape[4]))
+            return ops.reshape(x, (batch * blocks, x.shape[2], window * block, x.shape[4]))
 
         queries = ops.arange(block, dtype="int32")
         keys = ops.arange(window * block, dtype="int32") - before * block

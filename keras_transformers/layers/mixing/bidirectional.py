@@ -12,6 +12,22 @@ from keras_transformers.layers.initializers import Orthogonal
 KINDS = {"gru": keras.layers.GRU, "lstm": keras.layers.LSTM}
 
 
+def with_a_step(x: Tensor) -> Tensor:
+    """`x`, or one row of zeros where it has no row: Keras's loops refuse to make no step.
+
+    Args:
+        x: `(batch, length, ...)`.
+    """
+    batch, length, *others = ops.shape(x)
+    if x.shape[1] is None:
+        short = ops.maximum(1 - length, 0)
+    elif isinstance(length, int) and length == 0:
+        short = 1
+    else:  # where JAX exports a program, a length is an expression, of at least 1
+        return x
+    return ops.concatenate([x, ops.zeros((batch, short, *others), x.dtype)], axis=1)
+
+
 @keras.saving.register_keras_serializable("keras_transformers")
 class BidirectionalRNN(Composite, keras.layers.Layer):
     """A recurrent layer and one that reads backwards, side by side: `[RNN(x); RNN reversed(x)]`.
@@ -59,9 +75,12 @@ class BidirectionalRNN(Composite, keras.layers.Layer):
             layer.build((None, None, x_shape[-1]))
 
     def call(self, x: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
+        length, x = ops.shape(x)[1], with_a_step(x)
+        mask = None if mask is None else with_a_step(mask)
         forward, state, *_ = self.forward_layer(x, mask=mask)
         backward, last, *_ = self.backward_layer(x, mask=mask)
-        return ops.concatenate([forward, ops.flip(backward, axis=1)], axis=-1), state, last
+        outputs = ops.concatenate([forward, ops.flip(backward, axis=1)], axis=-1)
+        return outputs[:, :length], state, last
 
     def compute_output_shape(self, x_shape: Shape) -> tuple[Shape, Shape, Shape]:
         batch, length, _ = x_shape

@@ -12,7 +12,7 @@ from keras_transformers.layers.composite import frozen_like
 from keras_transformers.layers.errors import check_sequence, named, whole_number
 from keras_transformers.layers.initializers import Orthogonal
 from keras_transformers.layers.masks import given_padding, hide_padding
-from keras_transformers.layers.mixing.bidirectional import BidirectionalRNN
+from keras_transformers.layers.mixing.bidirectional import BidirectionalRNN, with_a_step
 from keras_transformers.layers.mixing.mixers import Mixer
 
 
@@ -92,7 +92,12 @@ class LSTMMixing(Mixer):
     def call(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         if self.grid is None:
             mask = given_padding(self, x, mask=mask)
-            return self.output_dense(self.lstms[0](hide_padding(x, mask), mask=mask)[0])
+            rows, real = (
+                with_a_step(hide_padding(x, mask)),
+                mask if mask is None else with_a_step(mask),
+            )
+            y = self.lstms[0](rows, mask=real)[0]
+            return self.output_dense(y[:, : ops.shape(x)[1]])
         if mask is not None:
             self._refuse("mask", "None on a grid", "a mask")
         rows, columns = self.grid

@@ -72,6 +72,8 @@ class ConvolutionNorm(Arguments, Composite, keras.layers.Layer):
     (2, 5, 4, 16)
     """
 
+    vector_arguments = ()  # images, whose integers are refused
+
     def __init__(
         self,
         filters: int,
@@ -171,6 +173,8 @@ class ResidualBlock(Arguments, Composite, Rematerialized, keras.layers.Layer):
     >>> tuple(block(np.ones((2, 9, 7, 16), "float32")).shape)
     (2, 5, 4, 32)
     """
+
+    vector_arguments = ()  # images, whose integers are refused
 
     def __init__(
         self,

@@ -44,6 +44,8 @@ class OverlappingPatchEmbedding(Arguments, Composite, keras.layers.Layer):
     (2, 8, 8, 6)
     """
 
+    vector_arguments = ()  # images, whose integers are refused
+
     def __init__(
         self,
         hidden_dim: int,

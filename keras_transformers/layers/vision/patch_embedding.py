@@ -17,6 +17,8 @@ from keras_transformers.layers.vision.patches import AXES, check_grid, cut, patc
 class ToPatches(Arguments, Composite, keras.layers.Layer):
     """What the layers that make tokens of an image share: sizes, checks and output shape."""
 
+    vector_arguments = ()  # images, whose integers are refused
+
     use_bias = True  # of the projection
 
     def __init__(
