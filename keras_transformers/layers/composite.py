@@ -1,6 +1,8 @@
 """What is saved of the layers inside a layer: how they were quantised, and which are frozen."""
 
-from collections.abc import Container, Sequence
+import contextlib
+import contextvars
+from collections.abc import Container, Iterator, Sequence
 from typing import Any
 
 import keras
@@ -11,9 +13,35 @@ from keras_transformers.layers.adapting import restore_adapters
 from keras_transformers.layers.errors import refuse
 
 TRAINABLE = "trainable_parts"  # of a build configuration
+# Key of a build configuration: its networks have their weights in the order of their equations.
+# Version 0.2.0, whose configurations lack the key, had those of the output first.
+ORDER = "weights_in_order"
 CALIBRATED = ("gptq", "awq")  # quantised by what the layers are given
 # Arguments that `build` reads, and no call: a later value would change the configuration only.
 READ_BY_BUILD = ("dropout", "drop_path", "layer_scale")
+
+
+_output_first = contextvars.ContextVar("output_first", default=False)
+
+
+def is_output_first() -> bool:
+    """True while a layer is built whose networks have the weights of their output first."""
+    return _output_first.get()
+
+
+@contextlib.contextmanager
+def output_first(is_so: bool) -> Iterator[None]:
+    """A context in which networks are built with the weights of their output first, or not."""
+    token = _output_first.set(is_so)
+    try:
+        yield
+    finally:
+        _output_first.reset(token)
+
+
+def has_output_first(layer: keras.layers.Layer) -> bool:
+    """True if a layer, or one in it, has the order of weights of version 0.2.0."""
+    return any(getattr(each, "output_first", False) for each in layer._flatten_layers())
 
 
 class Composite(Mixin):
@@ -82,6 +110,8 @@ class Composite(Mixin):
             _path_from(self, weight) for layer in [self, *layers] for weight in _frozen(layer)
         ]
         config = {**config, TRAINABLE: _unlike_their_owner(self)}
+        if not has_output_first(self):
+            config[ORDER] = True
         found = {ADAPTERS: adapters, FROZEN: frozen}
         return {**config, **{key: value for key, value in found.items() if value}}
 
@@ -89,7 +119,8 @@ class Composite(Mixin):
         config = dict(config)
         keys = (TRAINABLE, ADAPTERS, FROZEN)
         parts, adapters, frozen = (config.pop(key, None) for key in keys)
-        super().build_from_config(config)
+        with output_first(not config.pop(ORDER, False)):  # so that its optimizer's state fits
+            super().build_from_config(config)
         if self.built:
             for path, found in (adapters or {}).items():
                 for layer in _of_path(self, path, ADAPTERS):

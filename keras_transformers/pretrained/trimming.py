@@ -11,6 +11,7 @@ from keras import ops
 from keras_transformers.annotations import Array
 from keras_transformers.generation import Boundaries, Constraints
 from keras_transformers.layers.adapted import is_altered
+from keras_transformers.layers.composite import has_output_first, output_first
 from keras_transformers.models import LanguageModel, RecurrentTranslator, TextEncoder, Transformer
 from keras_transformers.saving.limits import within
 
@@ -190,7 +191,7 @@ def _smaller(model: Any, trimmed: TrimmedTokenizer) -> Any:
     if padding >= 0:
         (padding,) = trimmed.renumbered([padding])
     config = _resized(model.get_config(), len(trimmed.kept), padding)
-    with within(model.count_params(), zeros=True):
+    with within(model.count_params(), zeros=True), output_first(has_output_first(model)):
         new = type(model).from_config(config)
         new.build(_input_shape(model))
     for old, weight in zip(model.weights, new.weights, strict=True):

@@ -22,6 +22,8 @@ from keras_transformers.training.callback_state import (
 )
 from keras_transformers.training.checkpoints import Checkpoints
 
+IN_ORDER = "weights_in_order"  # of a checkpoint: as `layers.composite.ORDER`
+
 
 class ExactResume(keras.callbacks.Callback):
     """Checkpoints from which `fit` resumes to the weights of a run never stopped, bit for bit.
@@ -257,6 +259,7 @@ class ExactResume(keras.callbacks.Callback):
             "cores": snapshot.available_cores(),
             "logs": logs,
             "names": paths,
+            IN_ORDER: True,
             "python": random.getstate(),
             "numpy": encoded(list(np.random.get_state()), arrays),
         }
@@ -277,7 +280,9 @@ class ExactResume(keras.callbacks.Callback):
         version, internal, following = state["python"]
         random.setstate((version, tuple(internal), following))
         np.random.set_state(tuple(decoded(state["numpy"], arrays)))
-        stored = (decoded(content, arrays) for _, content in state["callbacks"])
+        stored = [decoded(content, arrays) for _, content in state["callbacks"]]
+        if IN_ORDER not in state:
+            stored = [snapshot.callbacks_of_0_2_0(self._model, each) for each in stored]
         for callback, before, changed in zip(self._watched, self._before, stored, strict=True):
             write_state(callback, before, changed)
         self._found = None
@@ -287,6 +292,8 @@ class ExactResume(keras.callbacks.Callback):
 
     def _assign(self, part: str, variables: Sequence[keras.Variable]) -> None:
         owner = f"ExactResume: the checkpoint in {self.checkpoints.folder}"
+        if IN_ORDER not in self._found[0]:
+            variables = snapshot.in_order_of_0_2_0(self._model, variables)
         snapshot.assign(self._found[1], part, variables, owner)
 
     def _check_callbacks(self, state: dict[str, Any]) -> None:

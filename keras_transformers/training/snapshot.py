@@ -1,5 +1,6 @@
 """All variables of a training run, as arrays and back, and whether they are sound."""
 
+import collections
 import os
 from collections.abc import Sequence
 from typing import Any, TypeAlias
@@ -24,6 +25,61 @@ def variables_of(model: keras.Model) -> dict[str, list[keras.Variable]]:
         model.metrics_variables,
     )
     return dict(zip(PARTS, groups, strict=True))
+
+
+def in_order_of_0_2_0(
+    model: keras.Model, variables: Sequence[keras.Variable]
+) -> list[keras.Variable]:
+    """Returns variables of a model or its optimizer in the order that version 0.2.0 had them in.
+
+    There, a feed-forward network had the weights of its output before the others.
+    """
+    ordered = list(variables)
+    for network in model._flatten_layers():
+        if getattr(network, "output_first", True):
+            continue
+        now, output = network.weights, {id(each) for each in network.output_dense.weights}
+        before = sorted(range(len(now)), key=lambda i: id(now[i]) not in output)  # output first
+        slots: dict[
+            str, dict[int, int]
+        ] = {}  # slot -> number of the weight -> position in the list
+        for position, variable in enumerate(variables):
+            number, slot = _owner(variable, now)
+            if number is not None:
+                slots.setdefault(slot, {})[number] = position
+        for positions in slots.values():
+            moved = (positions[number] for number in before if number in positions)
+            for position, origin in zip(sorted(positions.values()), moved, strict=True):
+                ordered[position] = variables[origin]
+    return ordered
+
+
+def _owner(variable: keras.Variable, weights: Sequence[keras.Variable]) -> tuple[int | None, str]:
+    """The number of the weight that a variable is, or is an optimizer's slot of, and its slot."""
+    for number, weight in enumerate(weights):
+        if variable is weight:
+            return number, ""
+        before, found, slot = variable.path.rpartition(weight.path.replace("/", "_") + "_")
+        if found and before.endswith("/"):
+            return number, slot
+    return None, ""
+
+
+def callbacks_of_0_2_0(model: keras.Model, value: Any) -> Any:
+    """Returns the state of a callback, whose lists of weights version 0.2.0 had in its order."""
+    if isinstance(value, dict):
+        return {key: callbacks_of_0_2_0(model, each) for key, each in value.items()}
+    if not isinstance(value, (list, tuple, collections.deque)):
+        return value
+    floats = [each for each in model.weights if keras.backend.is_float_dtype(each.dtype)]
+    for group in (model.weights, model.trainable_variables, floats):
+        if len(value) == len(group) and all(isinstance(each, np.ndarray) for each in value):
+            positions = {id(each): i for i, each in enumerate(in_order_of_0_2_0(model, group))}
+            return type(value)(value[positions[id(each)]] for each in group)
+    each_moved = [callbacks_of_0_2_0(model, each) for each in value]
+    if isinstance(value, collections.deque):
+        return collections.deque(each_moved, value.maxlen)
+    return type(value)(each_moved)
 
 
 def take(

@@ -28,7 +28,7 @@ def test_a_series_padded_with_nan_trains():
 
 
 def test_an_lstm_in_the_place_of_the_network_reads_no_padding():
-    network = keras.layers.LSTM(8, return_sequences=True, go_backwards=False)
+    network = keras.layers.LSTM(8, return_sequences=True)
     block = layers.EncoderBlock(2, feed_forward=keras.layers.Bidirectional(network, "sum"))
     alone = block(X[:1, :4])
     beside = block(X[:1], padding_mask=np.arange(6)[None] < 4)
@@ -69,6 +69,15 @@ def test_kerass_attention_and_its_configuration_move_over():
     ours.build(X.shape, X.shape)
     ours.set_weights(theirs.get_weights())
     np.testing.assert_allclose(ours(X, X), expected, atol=1e-6)
+
+
+def test_two_dense_layers_of_kerass_move_over():
+    theirs = keras.Sequential([keras.layers.Dense(8, "relu"), keras.layers.Dense(8)])
+    expected = theirs(X)
+    ours = layers.FeedForward(8)
+    ours.build(X.shape)
+    ours.set_weights(theirs.get_weights())
+    np.testing.assert_allclose(ours(X), expected, atol=1e-6)
 
 
 def test_kerashubs_words_are_told_in_ours():

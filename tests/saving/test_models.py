@@ -132,6 +132,8 @@ def test_a_model_that_keras_has_quantised_loads_as_keras_loads_it(mode, tmp_path
     symbols = keras.Input((None,), dtype="int32")
     x = layers.EncoderBlock(2, 16)(keras.layers.Embedding(31, 8, mask_zero=True)(symbols))
     model = keras.Model(symbols, keras.layers.Dense(3)(x))
+    model.compile("adam", "mse", jit_compile=False)
+    model.fit(IDS, np.zeros((*IDS.shape, 3)), verbose=0)
     model.quantize(mode)
     model.save(tmp_path / "model.keras")
     ours = saving.load_model(tmp_path / "model.keras")

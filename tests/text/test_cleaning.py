@@ -1,7 +1,7 @@
 """Claims about `text.cleaning`: what each filter drops, what it leaves, and that counts add up."""
 
-import gzip
 import importlib.util
+import lzma
 import pathlib
 import sys
 import tracemalloc
@@ -126,7 +126,7 @@ def test_misread_utf8_is_found_and_repaired(text, encoding):
 
 
 def test_sets_of_the_recipes_have_no_damage_and_all_of_theirs_is_repaired():
-    with gzip.open(DATA / "ui.en-de" / "test.tsv.gz", "rt", encoding="utf-8") as file:
+    with lzma.open(DATA / "ui.en-de" / "test.tsv.xz", "rt", encoding="utf-8") as file:
         texts = [text for line in file for text in line.rstrip("\n").split("\t")]
     assert not any(map(cleaning.damaged, texts))
     for text in texts:

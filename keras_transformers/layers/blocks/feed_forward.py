@@ -7,7 +7,7 @@ import keras
 
 from keras_transformers.annotations import Activation, LayerOptions, Shape, Tensor
 from keras_transformers.layers.arguments import Arguments
-from keras_transformers.layers.composite import Composite
+from keras_transformers.layers.composite import Composite, is_output_first
 from keras_transformers.layers.errors import rate, whole_number
 from keras_transformers.layers.projections import project_token
 from keras_transformers.layers.regularization import Dropout
@@ -80,6 +80,9 @@ def _lean_relu(x: Tensor) -> tuple[Tensor, Callable[..., Tensor]]:
 class _FeedForward(Arguments, Composite, keras.layers.Layer):
     """What the plain and the gated network share: configuration, dropout, output projection."""
 
+    hidden_dense: keras.layers.Dense
+    output_dense: keras.layers.Dense
+
     position_wise = True
 
     def __init__(
@@ -113,8 +116,21 @@ class _FeedForward(Arguments, Composite, keras.layers.Layer):
                 f"a known width. Received: shape {tuple(x_shape)}"
             )
         self.dropout_layer = Dropout(self.dropout, seed=self.seed, dtype=self.dtype_policy)
-        self.output_dense = self._dense(x_shape[-1], "output")
-        self.output_dense.build((*x_shape[:-1], self.mlp_dim))
+        self.output_first = is_output_first()  # if it comes from a file of version 0.2.0
+        # The output draws its weights first, so that a seed gives those that it always gave.
+        output = {"output_dense": self._dense(x_shape[-1], "output")}
+        output["output_dense"].build((*x_shape[:-1], self.mlp_dim))
+        hidden = self._built_hidden(x_shape)
+        # Weights are listed in the order in which layers become attributes.
+        layers = {**output, **hidden} if self.output_first else {**hidden, **output}
+        for name, layer in layers.items():
+            setattr(self, name, layer)
+
+    def _built_hidden(self, x_shape: Shape) -> dict[str, keras.layers.Layer]:
+        """Returns the layers before the output, built, by the names of their attributes."""
+        hidden = self._dense(self.mlp_dim, "hidden")
+        hidden.build(x_shape)
+        return {"hidden_dense": hidden}
 
     def compute_output_shape(self, x_shape: Shape) -> Shape:
         return x_shape
@@ -135,7 +151,7 @@ class FeedForward(_FeedForward):
     """The position-wise feed-forward network of a Transformer block.
 
     `FFN(x) = act(x W1 + b1) W2 + b2` (Vaswani et al. 2017, https://arxiv.org/abs/1706.03762,
-    eq. 2).
+    eq. 2). Its weights are `W1, b1, W2, b2`, as those of two `keras.layers.Dense`.
 
     Args:
         mlp_dim: Width of the hidden layer (d_ff).
@@ -162,11 +178,6 @@ class FeedForward(_FeedForward):
     (8, 552)
     """
 
-    def build(self, x_shape: Shape) -> None:
-        super().build(x_shape)
-        self.hidden_dense = self._dense(self.mlp_dim, "hidden")
-        self.hidden_dense.build(x_shape)
-
     def call(self, x: Tensor, training: bool | None = None) -> Tensor:
         if not training:
             return self.output_dense(self.activation(self.hidden_dense(x)))
@@ -187,7 +198,8 @@ class GatedFeedForward(_FeedForward):
     """A feed-forward network whose hidden layer is gated.
 
     `FFN(x) = (act(x W) * (x V)) W2`; with "silu" this is SwiGLU, with "gelu" GEGLU
-    (Shazeer 2020, https://arxiv.org/abs/2002.05202, eq. 6).
+    (Shazeer 2020, https://arxiv.org/abs/2002.05202, eq. 6). Its weights are those of `W`, `V` and
+    `W2`.
 
     Args:
         mlp_dim: Width of the hidden layer. Three matrices instead of two: `2/3` of the usual
@@ -226,12 +238,10 @@ class GatedFeedForward(_FeedForward):
     ) -> None:
         super().__init__(mlp_dim, activation, dropout, use_bias, seed, **kwargs)
 
-    def build(self, x_shape: Shape) -> None:
-        super().build(x_shape)
-        self.gate_dense = self._dense(self.mlp_dim, "gate", self.activation)
-        self.gate_dense.build(x_shape)
-        self.hidden_dense = self._dense(self.mlp_dim, "hidden")
-        self.hidden_dense.build(x_shape)
+    def _built_hidden(self, x_shape: Shape) -> dict[str, keras.layers.Layer]:
+        gate = self._dense(self.mlp_dim, "gate", self.activation)
+        gate.build(x_shape)
+        return {"gate_dense": gate, **super()._built_hidden(x_shape)}
 
     def call(self, x: Tensor, training: bool | None = None) -> Tensor:
         hidden = self.gate_dense(x) * self.hidden_dense(x)  # (..., mlp_dim)
@@ -277,12 +287,12 @@ class ConvolutionalFeedForward(_FeedForward):
     def build(self, x_shape: Shape) -> None:
         check_map(self, x_shape)
         super().build(x_shape)
-        self.hidden_dense = self._dense(self.mlp_dim, "hidden")
-        self.hidden_dense.build(x_shape)
-        self.depthwise = Depthwise(
-            3, use_bias=self.use_bias, name="depthwise", dtype=self.dtype_policy
-        )
-        self.depthwise.build((*x_shape[:-1], self.mlp_dim))
+
+    def _built_hidden(self, x_shape: Shape) -> dict[str, keras.layers.Layer]:
+        depthwise = Depthwise(3, use_bias=self.use_bias, name="depthwise", dtype=self.dtype_policy)
+        found = super()._built_hidden(x_shape)
+        depthwise.build((*x_shape[:-1], self.mlp_dim))
+        return {**found, "depthwise": depthwise}
 
     def call(self, x: Tensor, training: bool | None = None) -> Tensor:
         check_map(self, x.shape)
