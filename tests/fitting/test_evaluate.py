@@ -9,6 +9,7 @@ from keras_transformers.fitting.targets import targets_of
 from keras_transformers.vision import ImageCorpus, read_folder, read_images
 from tests.fitting.test_fitting import FAST, images, loaded, royal, sentences
 from tests.pretrained import folders
+from tests.slow import slow_except
 
 PROBABILITIES = np.array([[0.8, 0.2], [0.3, 0.7], [0.9, 0.1], [0.4, 0.6], [0.7, 0.3]])
 
@@ -112,3 +113,15 @@ def test_a_validation_folder_may_lack_a_class(tmp_path):
     assert (corpus.classes, corpus.labels.tolist()) == (["dark", "light"], [0, 0])
     (folder / "light").mkdir()
     assert read_folder(folder, ["dark", "light"]).labels.tolist() == [0, 0]
+
+
+@pytest.mark.parametrize("model_type", slow_except(folders.SLIDING.keys(), "mistral"))
+def test_a_model_with_a_sliding_window_learns_from_texts_in_rows_of_several(model_type, tmp_path):
+    """And scores a text in a row with others as it scores the text alone."""
+    long = "the king and the queen, to be or not to be, that is the question of the play"
+    loaded = keras_transformers.load(folders.sliding(tmp_path, model_type))
+    if model_type != "modernbert":  # which masks other words each time
+        alone = loaded.evaluate([long])["perplexity"]
+        assert loaded.evaluate([long] * 9)["perplexity"] == pytest.approx(alone, rel=1e-5)
+    history = loaded.fit([long, "a king", "to be or not"] * 6, epochs=1)
+    assert np.isfinite(history["val_loss"]).all()

@@ -8,6 +8,7 @@ import numpy as np
 
 from keras_transformers import models, pretrained, text, vision
 from keras_transformers.pretrained.clip import CLIP
+from keras_transformers.pretrained.families import FAMILIES
 from keras_transformers.text.byte_pairs import byte_letters
 
 GOLDEN = np.load(pathlib.Path(__file__).parents[1] / "golden" / "published_tokenizers.npz")
@@ -95,6 +96,35 @@ def clip(folder):
     settings["text_encoder"] |= {**sizes, "vocab_size": size, "end_id": size - 1}
     settings["image_encoder"] |= {**sizes, "image_size": [16, 16], "patch_size": 4}
     return CLIP.make({**settings, "projection_dim": 8})
+
+
+SLIDING = {  # model type -> its window, which is shorter than the texts of tests
+    "mistral": {"num_key_value_heads": 2, "head_dim": 8, "sliding_window": 3},
+    "gemma2": {"num_key_value_heads": 2, "head_dim": 8, "sliding_window": 3},
+    "modernbert": {"local_attention": 4, "global_attn_every_n_layers": 2},
+}
+
+
+def sliding(folder, model_type):
+    """A published folder of a small model whose attention sees a window."""
+    if model_type == "modernbert":
+        bert(folder)
+    else:
+        gpt2(folder)
+        asked = {"tokenizer_class": "GPT2Tokenizer"}
+        (folder / "tokenizer_config.json").write_text(json.dumps(asked))
+    sizes = {"hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 32}
+    sizes |= {"num_hidden_layers": 2, "max_position_embeddings": 64, "pad_token_id": 0}
+    size = pretrained.load_tokenizer(folder).vocab_size
+    config = {"model_type": model_type, "vocab_size": size, **sizes, **SLIDING[model_type]}
+    family = FAMILIES[model_type]
+    settings = family.configuration.read(config, "config.json")
+    kinds = ("ForCausalLM", "ForMaskedLM")
+    (head,) = (each for name, each in family.architectures.items() if name.endswith(kinds))
+    model = family.make({**settings, **head})
+    if not model.built:
+        model.build((None, None))
+    return pretrained.save(model, folder)
 
 
 # Of each recipe: what makes its model, and what that is built for.
