@@ -9,6 +9,8 @@ import pytest
 
 # Test -> the cases that run always. `tests/conftest.py` marks the others.
 REPRESENTATIVES = {
+    "tests/pretrained/test_text_to_text.py::"
+    "test_an_output_is_as_long_as_its_folder_or_the_user_says": ["longer-t5"],
     "tests/export/test_formats.py::test_boxes_are_found_by_hand_as_by_us": ["learned-onnx"],
     "tests/generation/test_options.py::"
     "test_every_search_keeps_the_constraints_and_scores_by_the_model": [

@@ -48,7 +48,10 @@ class Besides(tf.Module):
         self, texts: tf.Tensor, before: tuple[int, ...], after: tuple[int, ...] = ()
     ) -> tuple[tf.RaggedTensor, tf.Tensor, list[int]]:
         """Ids of translations between marks, which of them are cut, and lengths to pad them to."""
-        lengths = [most_tokens(each) + len(before) for each in self._translator_of()._lengths]
+        translator = self._translator_of()
+        sources = translator._lengths
+        limits = {*map(most_tokens, sources), *map(translator.most_tokens, sources)}
+        lengths = [each + len(before) for each in sorted(limits)]
         texts, shortened = bounded(texts, lengths[-1])
         ids = self._tokenizer.tokenize(texts)
         room = lengths[-1] - len(before) - len(after)

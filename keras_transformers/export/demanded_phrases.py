@@ -9,7 +9,7 @@ import tensorflow as tf
 from keras_transformers.export.besides import Besides
 from keras_transformers.export.rounds import Rounds
 from keras_transformers.generation import BeamSearch, Shortlisted
-from keras_transformers.generation.request import most_tokens, padding_of, vocabularies_of
+from keras_transformers.generation.request import padding_of, vocabularies_of
 from keras_transformers.generation.search import Search
 from keras_transformers.predictors.demands import MOST
 
@@ -99,7 +99,7 @@ class DemandedPhrases(Besides):
             behind[:, : len(probe)].to_tensor(-1, shape=[None, len(probe)]) == probe, axis=1
         )
         apart &= ~tf.strings.regex_full_match(flat, r"(?s)(\pL.*)?")
-        most = most_tokens(translator.longest)
+        most = translator.most_tokens(translator.longest)
         other = tf.where(
             tf.strings.regex_full_match(flat, r"\d+[.,]\d+"), _with_other_mark(flat), ""
         )

@@ -29,6 +29,7 @@ def translator(
     search: Search | None = None,
     source_lengths: Sequence[int] | None = None,
     shortlist: Shortlist | None = None,
+    new_tokens: int | None = None,
     **saving: Unpack[Saving],
 ) -> pathlib.Path:
     """Exports a translator of raw text. See `Translator` and its `save`.
@@ -43,7 +44,8 @@ def translator(
     >>> sorted(served(text=tf.constant(["a cat"])))
     ['score', 'translation', 'truncated']
     """
-    return Translator(model, tokenizer, search, source_lengths, shortlist).save(path, **saving)
+    made = Translator(model, tokenizer, search, source_lengths, shortlist, new_tokens)
+    return made.save(path, **saving)
 
 
 def text_generator(

@@ -7,7 +7,7 @@ import tensorflow as tf
 from keras_transformers.confidence import ConfidenceCurve
 from keras_transformers.export.besides import Besides
 from keras_transformers.export.rounds import Rounds
-from keras_transformers.generation.request import most_tokens, padding_of
+from keras_transformers.generation.request import padding_of
 from keras_transformers.text.frames import rows_of
 
 
@@ -37,7 +37,10 @@ class TokenScores(Besides):
         before, _ = translator.target_marks
         # The search starts behind START, and puts itself what a language begins with.
         starts, chosen = before[:1], max(len(before) - 1, 0)
-        padding, widest = padding_of(translator._model), most_tokens(translator._lengths[-1])
+        padding, widest = (
+            padding_of(translator._model),
+            translator.most_tokens(translator._lengths[-1]),
+        )
 
         def compute(ids: tf.RaggedTensor) -> dict[str, tf.Tensor]:
             tokens, scores = translator._found(ids, rounds)

@@ -35,10 +35,11 @@ class Translator(FurtherFunctions):
     It takes UTF-8 strings `(batch,)` and gives a dict of `translation` string, `score` float32, the
     search's, and `truncated` bool, whether the end of the sentence was cut off, each `(batch,)`. An
     empty sentence gets an empty translation. One of n ids, marks included, gets a translation of at
-    most `min(2 n + 10, n + 50)` (n + 50: Vaswani et al. 2017, section 6.1). For XLA sentences
-    are sorted by length and padded to a few lengths and batch sizes, each compiled when it is first
-    met; what `save` writes can be called without XLA, see `Served`. The model's weights are shared,
-    not copied: used during training it translates with the weights of the moment.
+    most `min(2 n + 10, n + 50)` tokens (n + 50: Vaswani et al. 2017, section 6.1), or as many as
+    `new_tokens` and the search's `min_length` say. For XLA sentences are sorted by length and
+    padded to a few lengths and batch sizes, each compiled when it is first met; what `save` writes
+    can be called without XLA, see `Served`. The model's weights are shared, not copied: used during
+    training it translates with the weights of the moment.
 
     Where the tokenizer has marks of languages and no `target`, it takes `target_language` besides,
     strings `(batch,)`, the code of a language for each sentence. With a target, as of
@@ -59,10 +60,12 @@ class Translator(FurtherFunctions):
         shortlist: A `generation.Shortlist`: each sentence is translated within the lists of its
             pieces, see `generation.Shortlisted`; the SavedModel holds it. `score` is by the whole
             vocabulary.
+        new_tokens: Most tokens of a translation, END included, however long its source is; None for
+            the limit above. Memory and, compiled by XLA, time grow with it.
 
     Raises:
-        ValueError: If `source_lengths` do not increase, the tokenizer has ids that are none of the
-            model's, or the list is of other vocabularies.
+        ValueError: If `source_lengths` do not increase, `new_tokens` is not positive, the tokenizer
+            has ids that are none of the model's, or the list is of other vocabularies.
 
     Example:
     >>> from keras_transformers.export import Translator
@@ -84,7 +87,15 @@ class Translator(FurtherFunctions):
         search: Search | None = None,
         source_lengths: Sequence[int] | None = None,
         shortlist: Shortlist | None = None,
+        new_tokens: int | None = None,
     ) -> None:
+        positions = getattr(model, "most_positions", None)
+        if new_tokens is not None and not 1 <= new_tokens <= (positions or new_tokens):
+            limit = "" if positions is None else f" and at most {positions}, the model's positions"
+            raise ValueError(
+                f"Translator: `new_tokens` must be positive{limit}. Received: {new_tokens}"
+            )
+        self._new_tokens = new_tokens
         languages = LanguageChoice("Translator", tokenizer)
         super().__init__("translator", *REQUEST, *languages.requests)
         self._languages = languages
@@ -143,6 +154,24 @@ class Translator(FurtherFunctions):
         """How many previous sentences it reads before the one that it translates; often 0."""
         return self._context.sentences if self._context else 0
 
+    def most_tokens(self, source_length: Any) -> Any:
+        """Most tokens of a translation, END included, of a source of so many ids.
+
+        Args:
+            source_length: An integer, or an int32 tensor.
+
+        Returns:
+            The same kind and shape.
+        """
+        minimum, maximum = (
+            (min, max) if isinstance(source_length, int) else (tf.minimum, tf.maximum)
+        )
+        if self._new_tokens is not None:
+            return 0 * source_length + self._new_tokens
+        most = maximum(most_tokens(source_length, minimum), self._search.constraints.min_length)
+        positions = getattr(self._model, "most_positions", None)
+        return most if positions is None else minimum(most, positions)
+
     def _marked(self) -> int:
         """Number of marks beside a source."""
         return sum(map(len, self._marks)) + len(self._languages.requests)
@@ -198,7 +227,7 @@ class Translator(FurtherFunctions):
             # into a wrong constant.
             source = rounds.padded(ids, self._lengths, padding)
             source = tf.ensure_shape(source, [rows, None])
-            drawn = self.drawn(ids, _most(source))
+            drawn = self.drawn(ids, self.most_tokens(tf.shape(source)[1]))
             if phrases:  # of any tokens, so lists do not count
                 asked = [tf.ensure_shape(each, [rows, *each.shape[1:]]) for each in phrases]
                 return search(source, drawn, rounds.stages, None, *asked)
@@ -235,9 +264,10 @@ class Translator(FurtherFunctions):
         # Each sentence's limit follows from its own length, whatever it is padded to: what it
         # becomes must not depend on its neighbours in the batch.
         pieces = tf.reduce_sum(tf.cast(source != padding, tf.int32), axis=1)
-        most = most_tokens(pieces, tf.minimum)
+        most = self.most_tokens(pieces)
         fewest, most = self._search.constraints.limits(pieces, most)
-        forced = tf.fill([source.shape[0] or tf.shape(source)[0], _most(source)], padding)
+        length = self.most_tokens(tf.shape(source)[1])
+        forced = tf.fill([source.shape[0] or tf.shape(source)[0], length], padding)
         start, end = self._start_id, self._tokenizer.end_id
         request = Request(forced, start, end, fewest, most, drawn, padding_id=padding)
         search, within = self._search, None if lists is None else Within(*lists)
@@ -277,8 +307,3 @@ class Translator(FurtherFunctions):
         rows = demanded.rows("Translator", sentences, phrases)
         found = answer_with(rows, self, self.with_phrases, *given)
         return [text.decode() for text in np.asarray(found["translation"])]
-
-
-def _most(source: tf.Tensor) -> tf.Tensor:
-    """Most tokens of a batch of sources."""
-    return most_tokens(tf.shape(source)[1], tf.minimum)

@@ -1,5 +1,6 @@
 """Translators, and others that write one text for another, learn from pairs."""
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from keras_transformers.text.boundaries import boundaries_for, within
 from keras_transformers.text.frames import cutter_of_targets, in_marks
 from keras_transformers.training import score_translations, token_learning
 
-LONGEST = 512  # ids on a side; longer pairs are left out, and counted
+LONGEST = 4096  # ids on a side, where the model has no last position
 CHUNK = 8192  # pairs that are gathered at a time
 
 
@@ -79,7 +80,8 @@ class TranslatorFitting(Fitted):
         return TranslatorFitting(held), history
 
     def _longest(self) -> int:
-        return int(min(getattr(self.held.model, "most_positions", None) or LONGEST, LONGEST))
+        """Most ids on a side of a pair; longer pairs are left out, and counted."""
+        return int(getattr(self.held.model, "most_positions", None) or LONGEST)
 
     def _ids(self, corpus: PairCorpus, asked: Asked) -> dict[str, tf.RaggedTensor]:
         """Ids with the marks that the model knows; pairs that are too long are left out."""
@@ -93,9 +95,11 @@ class TranslatorFitting(Fitted):
             found[side] = in_marks(ids, marks[side])
         kept = _lengths(found) <= self._longest()
         if not kept.all():
-            if asked.verbose:
-                print(f"{corpus.name}: {(~kept).sum():,} pairs of over {self._longest()} tokens "
-                      "on a side are left out")  # fmt: skip
+            warnings.warn(
+                f"{corpus.name}: {(~kept).sum():,} pairs of over {self._longest()} tokens on a "
+                "side are left out",
+                stacklevel=2,
+            )
             found = {side: tf.ragged.boolean_mask(ids, kept) for side, ids in found.items()}
         if not kept.any():
             raise ValueError(f"{corpus.name}: no pair has at most {self._longest()} tokens a side.")

@@ -30,6 +30,7 @@ def load(
     signature: str = "serving_default",
     languages: tuple[str, str] | None = None,
     revision: str | None = None,
+    new_tokens: int | None = None,
 ) -> Predictor:
     """The predictor of a trained model: it takes text or images, and gives plain Python.
 
@@ -43,6 +44,10 @@ def load(
         languages: For a published translator of many languages, the codes of the source's and the
             target's, as it calls them: ("eng_Latn", "fra_Latn"). By default what its files say.
         revision: Branch, tag or commit of a name; by default "main".
+        new_tokens: For published models that generate text: most tokens that they generate. By
+            default what the folder's generation settings say; where they say nothing, 128 behind a
+            prompt, and of a source of n tokens `min(2 n + 10, n + 50)`. The latter holds for
+            Marian, mBART and M2M100 whatever the settings say, for they only translate.
 
     Returns:
         A predictor, see `keras_transformers.predictors`: `predict` answers, `fit` learns, and
@@ -72,17 +77,22 @@ def load(
     if (folder / PREDICTOR).is_file():
         from keras_transformers.loading import learners  # which imports all exporters
 
-        return learners.predictor(folder)
+        return learners.predictor(folder, new_tokens)
     exported = saved_model.newest(folder)
     weights = any(path.suffix in WEIGHTS for path in folder.iterdir())
     if exported is None and weights and (folder / CONFIG).is_file():
         from keras_transformers.loading import published  # which imports all exporters
 
-        return published.predictor(folder, languages)
+        return published.predictor(folder, languages, new_tokens)
     if languages is not None:
         raise ValueError(
             f"load: {folder} holds no published translator, so `languages` must be None. "
             f"Received: {languages}"
+        )
+    if new_tokens is not None:
+        raise ValueError(
+            f"load: {folder} holds a SavedModel, whose limit is fixed, so `new_tokens` must be "
+            f"None. Received: {new_tokens}"
         )
     if exported is not None:
         return saved_model.predictor(exported, signature)

@@ -29,30 +29,59 @@ from keras_transformers.predictors import KINDS, Predictor
 from keras_transformers.predictors.learning import parts_of
 from keras_transformers.pretrained.families import FAMILIES
 from keras_transformers.pretrained.files import CONFIG, read_json
+from keras_transformers.pretrained.search import load_new_tokens
 
 NEW_TOKENS = 128  # of a continuation
+# Types of models whose outputs are no translations alone: their length has its limit in a file, and
+# does not follow from that of the source.
+OF_ANY_LENGTH = ("bart", "mt5", "pegasus", "t5")
 
 
-def predictor(folder: pathlib.Path) -> Predictor:
+def predictor(folder: pathlib.Path, new_tokens: int | None = None) -> Predictor:
     """The predictor of a folder that `save` has written.
 
+    Args:
+        folder: The folder.
+        new_tokens: As `load` takes it.
+
     Raises:
-        ValueError: If it is damaged, or of a kind that is not known.
+        ValueError: If it is damaged, or of a kind that is not known, or generates no text and there
+            are `new_tokens`.
     """
     kind, held = read_held(folder)
     if kind not in FITTINGS:
         raise ValueError(
             f"load: {folder} is of the kind {kind!r}; it must be one of {', '.join(FITTINGS)}."
         )
+    if new_tokens is not None:
+        check_generates(folder, kind)
+        held = dataclasses.replace(held, options={**held.options, "new_tokens": new_tokens})
     fitted = FITTINGS[kind](held)
     served = fitted.served()
     return KINDS[served.kind](served, served.labels, parts_of(fitted), folder)
 
 
+def check_generates(folder: pathlib.Path, kind: str | None) -> None:
+    """Raises ValueError unless what is of this kind takes `new_tokens`."""
+    if kind not in ("translator", "text_generator"):
+        raise ValueError(
+            f"load: {folder} is of the kind {kind!r}, which generates no text, so `new_tokens` "
+            "must be None."
+        )
+
+
 def fitting_of(
-    folder: pathlib.Path, model: Any, languages: tuple[str, str] | None
+    folder: pathlib.Path,
+    model: Any,
+    languages: tuple[str, str] | None,
+    new_tokens: int | None = None,
 ) -> Fitted | None:
     """What learns with published weights; None where nothing does.
+
+    Args:
+        folder: With the weights.
+        model: The model, read.
+        languages, new_tokens: As `load` takes them.
 
     Raises:
         ValueError: If the folder is broken, or nobody says which languages a translator of many is
@@ -61,7 +90,10 @@ def fitting_of(
     if isinstance(model, models.Transformer):
         words = pretrained.load_tokenizer(folder, languages)
         search = _search_of_translator(folder, words, languages)
-        return TranslatorFitting(Held(model, words, options={"search": search}))
+        if new_tokens is None and read_json(folder, CONFIG).get("model_type") in OF_ANY_LENGTH:
+            new_tokens = load_new_tokens(folder)
+        options = {"search": search, **({} if new_tokens is None else {"new_tokens": new_tokens})}
+        return TranslatorFitting(Held(model, words, options=options))
     if isinstance(model, models.MAE):
         model = model.encoder  # with which its paper goes on
     if isinstance(model, models.ViT | models.Swin | models.PVT):
@@ -72,10 +104,10 @@ def fitting_of(
         return ImageClassifierFitting(Held(model, preprocessing=preprocessing, labels=names))
     if not isinstance(model, models.LanguageModel | models.TextEncoder):
         return None
-    return _of_texts(folder, model)
+    return _of_texts(folder, model, new_tokens)
 
 
-def _of_texts(folder: pathlib.Path, model: Any) -> Fitted | None:
+def _of_texts(folder: pathlib.Path, model: Any, new_tokens: int | None) -> Fitted | None:
     head = type(model.head)
     generates = isinstance(model, models.LanguageModel) and model.head is None
     made: dict[type, type[Fitted]] = {
@@ -94,8 +126,10 @@ def _of_texts(folder: pathlib.Path, model: Any) -> Fitted | None:
     options: dict[str, Any] = {}
     if made[head] is LanguageModelFitting:
         # Half the positions are left for the prompt, where there are few.
-        most = (model.most_decodable or 2 * NEW_TOKENS) // 2
-        options = {"search": pretrained.load_search(folder), "new_tokens": min(NEW_TOKENS, most)}
+        if new_tokens is None:
+            asked = load_new_tokens(folder, after_prompt=True) or NEW_TOKENS
+            new_tokens = min(asked, (model.most_decodable or 2 * asked) // 2)
+        options = {"search": pretrained.load_search(folder), "new_tokens": new_tokens}
     elif made[head] is EncoderFitting:
         options = pretrained.load_pooling(folder)
         options["lengths"] = lengths_within(model, options.get("lengths", LENGTHS))

@@ -12,15 +12,21 @@ from keras_transformers.fitting import (
     SegmenterFitting,
     ZeroShotClassifierFitting,
 )
-from keras_transformers.loading.learners import fitting_of
+from keras_transformers.loading.learners import check_generates, fitting_of
 from keras_transformers.predictors import KINDS, Predictor
 from keras_transformers.predictors.learning import parts_of
 from keras_transformers.pretrained.folder import read_model
 from keras_transformers.pretrained.images import boxes_in
 
 
-def predictor(folder: pathlib.Path, languages: tuple[str, str] | None) -> Predictor:
+def predictor(
+    folder: pathlib.Path, languages: tuple[str, str] | None, new_tokens: int | None = None
+) -> Predictor:
     """The predictor of published weights, between two languages where there are many.
+
+    Args:
+        folder: With the weights.
+        languages, new_tokens: As `load` takes them.
 
     Raises:
         ValueError: If the folder is broken, or its model gives no answer to text or images, or
@@ -32,8 +38,10 @@ def predictor(folder: pathlib.Path, languages: tuple[str, str] | None) -> Predic
             f"load: {folder} holds a {type(model).__name__}, so `languages` must be None. "
             f"Received: {languages}"
         )
-    fitted = fitting_of(folder, model, languages) or _answering(folder, model)
+    fitted = fitting_of(folder, model, languages, new_tokens) or _answering(folder, model)
     served = fitted.served()
+    if new_tokens is not None:
+        check_generates(folder, served.kind)
     return KINDS[served.kind](served, served.labels, parts_of(fitted), folder)
 
 

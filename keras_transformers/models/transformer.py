@@ -187,6 +187,13 @@ class Transformer(TransformerDecoding, Translator):
         kinds = (type(None), AttentionPositionEncoding)
         self.adds_positions = not isinstance(self.target_positions, kinds)
 
+    @property
+    def most_positions(self) -> int | None:
+        """How long a source and a target may be, None without end."""
+        terms = (self.source_positions, self.target_positions)
+        known = [getattr(each, "most_positions", None) for each in terms]
+        return min((each for each in known if each is not None), default=None)
+
     def _copies(self, side: Literal["encoder", "decoder"], block: Part, depth: int) -> list[Any]:
         """As many copies of a block as its stack has."""
         kind = EncoderBlock if side == "encoder" else DecoderBlock

@@ -47,11 +47,7 @@ def load_search(folder: StrPath, language_id: int | None = None) -> Search:
     >>> pretrained.load_search(folder).beam_size
     4
     """
-    folder = find(folder, weights=False)
-    there = [name for name in (GENERATION, CONFIG) if (folder / name).is_file()]
-    name = there[0] if there else GENERATION
-    found = {key: value for key, value in read_json(folder, name).items() if value is not None}
-    asked = _GenerationConfig(folder / name, found)
+    asked = _asked(find(folder, weights=False))
     asked.refuse_what_is_not_imitated()
     constraints, copies = (
         _constraints(asked, language_id),
@@ -79,6 +75,39 @@ def load_search(folder: StrPath, language_id: int | None = None) -> Search:
     if copies > 1:
         raise asked.error("num_return_sequences", "1 without `num_beams` or `do_sample`")
     return Greedy(constraints)
+
+
+def load_new_tokens(folder: StrPath, after_prompt: bool = False) -> int | None:
+    """Most tokens, END included, that a published folder lets its model generate.
+
+    `max_new_tokens` of the file that `load_search` reads; or `max_length`, which counts START.
+
+    Args:
+        folder: Path of the folder.
+        after_prompt: Whether what is generated goes on with a prompt, whose tokens `max_length`
+            counts, so that it says nothing.
+
+    Returns:
+        The number; None if the file says none.
+
+    Raises:
+        FileNotFoundError: If there is neither file.
+        ValueError: If it is no positive integer.
+    """
+    asked = _asked(pathlib.Path(folder))
+    if asked.get("max_new_tokens") is not None:
+        return int(asked.number("max_new_tokens", 0, 1))
+    if after_prompt or asked.get("max_length") is None:
+        return None
+    return int(asked.number("max_length", 0, 2)) - 1
+
+
+def _asked(folder: pathlib.Path) -> "_GenerationConfig":
+    """What the file of generation settings asks for, `config.json` where older folders have it."""
+    there = [name for name in (GENERATION, CONFIG) if (folder / name).is_file()]
+    name = there[0] if there else GENERATION
+    found = {key: value for key, value in read_json(folder, name).items() if value is not None}
+    return _GenerationConfig(folder / name, found)
 
 
 class _GenerationConfig:

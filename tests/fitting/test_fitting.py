@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 import keras_transformers
-from keras_transformers import pretrained, text, training, vision
+from keras_transformers import layers, models, pretrained, text, training, vision
 from keras_transformers.fitting import Asked, Held, TranslatorFitting
 from keras_transformers.fitting.base import learned, parts_of
 from keras_transformers.fitting.targets import Scale, problem_of, row_weights, targets_of
@@ -242,6 +242,24 @@ def test_a_translator_is_taught_what_its_search_will_start_with(tmp_path):
     for number, pair in enumerate(expected):
         for side in ("source", "target"):
             assert found[side][number].numpy().tolist() == pair[side].numpy().tolist()
+
+
+def test_pairs_are_kept_as_far_as_the_model_has_positions(tmp_path):
+    words = pretrained.load_tokenizer(folders.marian(tmp_path) and tmp_path)
+    positions = layers.PositionEmbedding(700)
+    source, target, longer = (" ".join(["not"] * number) for number in (600, 150, 800))
+    corpus = text.PairCorpus.from_pairs("toy", [("not", target), (source, "not"), (longer, "not")])
+    for given, kept in (("sinusoidal", 3), (positions, 2)):
+        model = models.Transformer(words.vocab_size, **folders.WIDTHS, positions=given)
+        fitting = TranslatorFitting(Held(model, words))
+        if kept == 3:
+            found = fitting._ids(corpus, Asked())
+            assert found["target"][0].shape[0] > 512 < found["source"][1].shape[0]
+        else:
+            with pytest.warns(UserWarning, match="toy: 1 pairs of over 700 tokens on a side are"):
+                found = fitting._ids(corpus, Asked())
+            assert fitting.served().longest == 700  # what is learned is read, too
+        assert found["source"].nrows() == found["target"].nrows() == kept
 
 
 def test_every_length_has_a_boundary_and_batches_hold_as_many_as_asked():

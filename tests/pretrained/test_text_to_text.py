@@ -12,7 +12,7 @@ from keras_transformers import export, pretrained
 from keras_transformers.generation import generate
 from keras_transformers.pretrained.families import FAMILIES
 from keras_transformers.pretrained.t5 import make_t5
-from tests.pretrained.folders import eagerly
+from tests.pretrained.folders import bert, eagerly
 from tests.pretrained.piece_folders import write
 from tests.pretrained.test_bad_folders import edit, tensors
 from tests.pretrained.test_tokenizer_files import GOLDEN
@@ -122,6 +122,45 @@ def test_texts_become_the_published_texts(kind, tmp_path):
     with eagerly():
         served = translator.portable(tf.constant(TEXTS))["translation"].numpy()
     assert [" ".join(text.decode().split()) for text in served] == [text for _, text in expected]
+
+
+LIMITS = {
+    "longer": {"max_length": 61, "min_length": 12},
+    "shorter": {"max_new_tokens": 3},
+    "asked": {},
+}
+
+
+@pytest.mark.parametrize("kind", ["t5", "bart", "pegasus", "mt5"])
+@pytest.mark.parametrize("name", LIMITS)
+def test_an_output_is_as_long_as_its_folder_or_the_user_says(kind, name, tmp_path):
+    """Not as long as follows from its source, as that of a translation."""
+    model, tokenizer = publish(kind, tmp_path)
+    model.generation_config.update(**LIMITS[name])
+    model.save_pretrained(tmp_path)
+    asked = {"new_tokens": 45} if name == "asked" else {}
+    expected = []
+    for text in TEXTS:
+        with torch.no_grad():
+            batch, most = tokenizer(text, return_tensors="pt"), asked.get("new_tokens")
+            tokens = model.generate(**batch, **({"max_new_tokens": most} if most else {}))[0]
+        expected.append(" ".join(tokenizer.decode(tokens, skip_special_tokens=True).split()))
+    loaded = keras_transformers.load(tmp_path, **asked)
+    with eagerly():
+        found = loaded.predict(TEXTS)
+    assert [" ".join(text.split()) for text in found] == expected
+    loaded.save(tmp_path / "saved")
+    again = keras_transformers.load(tmp_path / "saved", **asked)
+    with eagerly():
+        assert again.predict(TEXTS) == found
+
+
+def test_what_generates_no_text_has_no_limit_on_tokens(tmp_path):
+    model = bert(tmp_path)
+    model.build((None, None))
+    pretrained.save(model, tmp_path)
+    with pytest.raises(ValueError, match="generates no text, so `new_tokens` must be None"):
+        keras_transformers.load(tmp_path, new_tokens=5)
 
 
 @pytest.mark.slow
