@@ -163,10 +163,7 @@ class DeformableDecoderBlock(DeformableBlock):
     """
 
     causal = False
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.cross_attention: Any = None
+    cross_attention: Any = None  # before it is built
 
     def build(
         self, x_shape: Shape, context_shape: Shape, reference_points_shape: Shape | None = None,
