@@ -116,7 +116,7 @@ def _both_ways():
 
 
 class Neighbours(keras.layers.Layer):
-    """Of nobody's knowledge: each token and the one behind it."""
+    """Adds the next token to each token; says nothing about masks."""
 
     def call(self, x):
         return x + ops.pad(x[:, 1:], [[0, 0], [0, 1], [0, 0]])

@@ -37,10 +37,8 @@ class TokenScores(Besides):
         before, _ = translator.target_marks
         # The search starts behind START, and puts itself what a language begins with.
         starts, chosen = before[:1], max(len(before) - 1, 0)
-        padding, widest = (
-            padding_of(translator._model),
-            translator.most_tokens(translator._lengths[-1]),
-        )
+        padding = padding_of(translator._model)
+        widest = translator.most_tokens(translator.longest)
 
         def compute(ids: tf.RaggedTensor) -> dict[str, tf.Tensor]:
             tokens, scores = translator._found(ids, rounds)

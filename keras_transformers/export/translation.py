@@ -163,11 +163,10 @@ class Translator(FurtherFunctions):
         Returns:
             The same kind and shape.
         """
-        minimum, maximum = (
-            (min, max) if isinstance(source_length, int) else (tf.minimum, tf.maximum)
-        )
         if self._new_tokens is not None:
-            return 0 * source_length + self._new_tokens
+            return 0 * source_length + self._new_tokens  # of the shape of `source_length`
+        is_number = isinstance(source_length, int)
+        minimum, maximum = (min, max) if is_number else (tf.minimum, tf.maximum)
         most = maximum(most_tokens(source_length, minimum), self._search.constraints.min_length)
         positions = getattr(self._model, "most_positions", None)
         return most if positions is None else minimum(most, positions)

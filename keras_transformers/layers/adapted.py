@@ -13,8 +13,9 @@ from keras_transformers.annotations import Mixin, Tensor
 from keras_transformers.layers.low_rank import LowRank
 
 ADAPTERS, FROZEN = "adapters", "frozen_weights"  # of a build configuration
-# Entry of a layer in a weights file whose kernel is not the whole truth. Keras's layers refuse a
-# file with one entry more than they have weights, so that no fine-tuning is lost without a word.
+# Entry of a layer in a weights file, if the kernel is stored without the change of the adapter.
+# Keras's layers refuse a file with more entries than they have weights, so that no model loads the
+# kernel alone and silently loses the fine-tuning.
 BESIDE = "kernel_without_its_adapter"
 
 

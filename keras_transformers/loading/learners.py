@@ -32,8 +32,8 @@ from keras_transformers.pretrained.files import CONFIG, read_json
 from keras_transformers.pretrained.search import load_new_tokens
 
 NEW_TOKENS = 128  # of a continuation
-# Types of models whose outputs are no translations alone: their length has its limit in a file, and
-# does not follow from that of the source.
+# Model types that generate other texts than translations too: the length of their outputs does not
+# follow from the length of the source, so the generation settings limit it.
 OF_ANY_LENGTH = ("bart", "mt5", "pegasus", "t5")
 
 
@@ -65,8 +65,8 @@ def check_generates(folder: pathlib.Path, kind: str | None) -> None:
     """Raises ValueError unless what is of this kind takes `new_tokens`."""
     if kind not in ("translator", "text_generator"):
         raise ValueError(
-            f"load: {folder} is of the kind {kind!r}, which generates no text, so `new_tokens` "
-            "must be None."
+            f"load: {folder} is a predictor of the kind {kind!r}, which generates no text, so "
+            "`new_tokens` must be None."
         )
 
 

@@ -40,9 +40,7 @@ def in_order_of_0_2_0(
             continue
         now, output = network.weights, {id(each) for each in network.output_dense.weights}
         before = sorted(range(len(now)), key=lambda i: id(now[i]) not in output)  # output first
-        slots: dict[
-            str, dict[int, int]
-        ] = {}  # slot -> number of the weight -> position in the list
+        slots: dict[str, dict[int, int]] = {}  # slot -> number of a weight -> position
         for position, variable in enumerate(variables):
             number, slot = _owner(variable, now)
             if number is not None:

@@ -59,17 +59,27 @@ def _of_keras_hub(case):
     return test
 
 
-# What is tested of layers that take sizes of maps: a call with those of the case.
-SIZES = POINTS[1].tolist()
+SIZES = POINTS[1].tolist()  # of the maps of the case
 
 
-@keras.saving.register_keras_serializable("tests.peers")
-class _DeformableAttention(layers.DeformableAttention):
+class _WithContext:
+    """Calls a deformable layer with fixed sizes of maps, which are no tensors to be drawn."""
+
     def build(self, x_shape, context_shape, reference_points_shape):
         super().build(x_shape, context_shape)
 
     def call(self, x, context, reference_points):
         return super().call(x, context, reference_points, SIZES)
+
+
+@keras.saving.register_keras_serializable("tests.peers")
+class _DeformableAttention(_WithContext, layers.DeformableAttention):
+    pass
+
+
+@keras.saving.register_keras_serializable("tests.peers")
+class _DeformableDecoderBlock(_WithContext, layers.DeformableDecoderBlock):
+    pass
 
 
 @keras.saving.register_keras_serializable("tests.peers")
@@ -79,15 +89,6 @@ class _DeformableEncoderBlock(layers.DeformableEncoderBlock):
 
     def call(self, x, reference_points):
         return super().call(x, reference_points, SIZES)
-
-
-@keras.saving.register_keras_serializable("tests.peers")
-class _DeformableDecoderBlock(layers.DeformableDecoderBlock):
-    def build(self, x_shape, context_shape, reference_points_shape):
-        super().build(x_shape, context_shape)
-
-    def call(self, x, context, reference_points):
-        return super().call(x, context, reference_points, SIZES)
 
 
 SIZED = {
