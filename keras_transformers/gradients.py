@@ -1,9 +1,11 @@
-"""The gradient of a function of tensors, by the backend in use: Keras itself has none."""
+"""The gradient of a function of tensors, and functions with a gradient of their own."""
 
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import keras
+from keras import ops
 
 from keras_transformers.annotations import Tensor
 
@@ -41,3 +43,182 @@ def gradient(function: Callable[[Any], Tensor], tensors: Any) -> Any:
             value = function(tensors)
         return tape.gradient(value, tensors, unconnected_gradients="zero")
     raise ValueError(f"gradient: the backend must be TensorFlow or JAX. Received: {backend}")
+
+
+def custom_gradient(
+    forward: Callable[..., tuple[Any, ...]],
+    backward: Callable[..., Sequence[Tensor | None]],
+    plain: Callable[..., Tensor],
+) -> Callable[..., Tensor]:
+    """A function whose output and gradient are computed by given functions.
+
+    `ops.custom_gradient` replaces the gradient too, but then TensorFlow differentiates the gradient
+    operation by operation, which fails for loops that write into slices, and JAX has no
+    derivative in forward mode. Here derivatives of forward mode and of higher order are those of
+    `plain`. On PyTorch it is `ops.custom_gradient`.
+
+    Args:
+        forward: Takes the tensors, and returns the output and, behind it, other tensors that
+            `backward` needs.
+        backward: Takes the tensors, what `forward` returned, and the gradient by the output, each
+            of the first two as a tuple. Returns the gradient by each tensor, in its dtype; None for
+            a constant.
+        plain: Takes the tensors, and returns the same output in shape and dtype, by operations
+            that the backend can differentiate.
+
+    None of the three functions may use tensors that are not among its arguments.
+
+    Returns:
+        A function of one or more tensors, at least one of them floating, that returns the output.
+
+    Example:
+    >>> from keras import ops
+    >>> from keras_transformers.gradients import custom_gradient, gradient
+    >>> cube = custom_gradient(
+    ...     lambda x: (x**3,), lambda tensors, found, upstream: [3 * tensors[0] ** 2 * upstream],
+    ...     lambda x: x**3,
+    ... )
+    >>> float(gradient(lambda x: cube(x), ops.convert_to_tensor(2.0)))
+    12.0
+    >>> float(gradient(lambda x: gradient(cube, x), ops.convert_to_tensor(2.0)))
+    12.0
+    """
+    by_backend = {"tensorflow": _of_tensorflow, "jax": _of_jax}
+    derive = by_backend.get(keras.backend.backend(), _of_keras)
+    return functools.partial(derive, forward, backward, plain)
+
+
+def _floating(tensors: Sequence[Tensor]) -> list[int]:
+    """Indices of the tensors that can have a gradient."""
+    dtypes = [keras.backend.standardize_dtype(x.dtype) for x in tensors]
+    return [i for i, dtype in enumerate(dtypes) if keras.backend.is_float_dtype(dtype)]
+
+
+def _replaced(tensors: Sequence[Any], indices: Sequence[int], new: Sequence[Any]) -> list[Any]:
+    """`tensors` with new ones at some indices."""
+    replaced = dict(zip(indices, new, strict=True))
+    return [replaced.get(i, x) for i, x in enumerate(tensors)]
+
+
+def _of_keras(forward: Any, backward: Any, plain: Any, *tensors: Tensor) -> Tensor:
+    def computed(*tensors: Tensor) -> tuple[Tensor, Any]:
+        found = forward(*tensors)
+
+        def derivative(*arguments: Any, upstream: Tensor | None = None) -> tuple[Any, ...]:
+            # PyTorch gives the gradient by name, behind what the function was called with.
+            upstream = arguments[0] if upstream is None else upstream
+            return tuple(backward(tensors, found, upstream))
+
+        return found[0], derivative
+
+    return ops.custom_gradient(computed)(*tensors)
+
+
+def _of_tensorflow(forward: Any, backward: Any, plain: Any, *tensors: Tensor) -> Tensor:
+    import tensorflow as tf
+    from tensorflow.python.eager import forwardprop_util
+
+    tensors = tuple(map(tf.convert_to_tensor, tensors))  # reads variables
+    # Where a `tf.autodiff.ForwardAccumulator` follows a tensor. It needs the gradient of each
+    # operation, and in a graph it takes the derivative of `tf.custom_gradient` for zero.
+    if forwardprop_util.pack_tangents(list(tensors)).tangents:
+        return plain(*tensors)
+    floating = _floating(tensors)
+
+    # `stop_gradient` hides the operations of `forward` and `backward` from outer tapes.
+    def computed(*tensors: Tensor) -> tuple[Tensor, Any]:
+        hidden = tuple(map(tf.stop_gradient, tensors))
+        found = forward(*hidden)
+
+        def first(upstream: Tensor) -> list[Tensor | None]:
+            changes = list(backward(hidden, found, tf.stop_gradient(upstream)))
+            varied = [i for i in floating if changes[i] is not None]
+
+            def gradients(upstream: Tensor, *given: Tensor) -> tuple[list[Any], Any]:
+                def second(*directions: Tensor) -> list[Tensor]:
+                    by = [upstream, *given]
+                    with tf.GradientTape(watch_accessed_variables=False) as outer:
+                        outer.watch(by)
+                        with tf.GradientTape(watch_accessed_variables=False) as inner:
+                            inner.watch(given)
+                            y = plain(*_replaced(tensors, varied, given))
+                        derived = inner.gradient(y, given, upstream, "zero")
+                    return outer.gradient(derived, by, list(directions), "zero")
+
+                return [changes[i] for i in varied], second
+
+            given = [tensors[i] for i in varied]
+            first_order = tf.custom_gradient(gradients)(upstream, *given)
+            return _replaced(changes, varied, first_order)
+
+        return found[0], first
+
+    return tf.custom_gradient(computed)(*tensors)
+
+
+def _of_jax(forward: Any, backward: Any, plain: Any, *tensors: Tensor) -> Tensor:
+    import jax
+    import jax.numpy as jnp
+
+    tensors = tuple(map(ops.convert_to_tensor, tensors))
+    floating = _floating(tensors)
+
+    @jax.custom_jvp
+    def output(found: tuple[Tensor, ...], *tensors: Tensor) -> Tensor:
+        return found[0]
+
+    @functools.partial(output.defjvp, symbolic_zeros=True)
+    def derivative(primals: Any, tangents: Any) -> tuple[Tensor, Tensor]:
+        found, *tensors = primals
+        zero = jax.custom_derivatives.SymbolicZero
+        varied = [i for i in floating if not isinstance(tangents[i + 1], zero)]
+        y = output(found, *tensors)
+        if not varied:
+            return y, jnp.zeros_like(y)
+
+        def tangent(directions: Sequence[Tensor]) -> Tensor:
+            """The derivative in a direction: a linear map `T`."""
+
+            def of_varied(*given: Tensor) -> Tensor:
+                return plain(*_replaced(tensors, varied, given))
+
+            given = tuple(tensors[i] for i in varied)
+            return jax.jvp(of_varied, given, tuple(directions))[1]
+
+        def linked(x: Tensor) -> Tensor:
+            """Adds a zero that JAX takes for a bilinear function of `x` and all tensors.
+
+            `custom_linear_solve` fails where it knows that a derivative is zero.
+            """
+            zeros = [ops.cast(_zero_of(tensors[i]), x.dtype) for i in varied]
+            return x + _zero_of(x) * sum(zeros[1:], start=zeros[0])
+
+        # JAX has one linear map that can be given a transpose and be differentiated further: the
+        # solution of linear equations. Here `(x, y - T x) = (b, 0)`, solved by `(b, T b)`.
+        def equations(vector: Any) -> Any:
+            x, y = vector
+            return list(map(linked, x)), linked(y - tangent(x))
+
+        def solve(_: Any, vector: Any) -> Any:
+            x, y = vector
+            return x, y + tangent(x)
+
+        def solve_transposed(_: Any, vector: Any) -> Any:
+            x, upstream = vector
+            changes = backward(tuple(tensors), found, upstream)
+            of_varied = [changes[i] for i in varied]
+            pairs = zip(x, of_varied, strict=True)
+            return [a if change is None else a + change for a, change in pairs], upstream
+
+        directions = [tangents[i + 1] for i in varied]
+        # JAX transposes the right-hand side only where all of it depends on the directions.
+        zeros = jnp.broadcast_to(ops.cast(_zero_of(directions[0]), y.dtype), y.shape)
+        right = (directions, zeros)
+        return y, jax.lax.custom_linear_solve(equations, right, solve, solve_transposed)[1]
+
+    return output(forward(*map(jax.lax.stop_gradient, tensors)), *tensors)
+
+
+def _zero_of(x: Tensor) -> Tensor:
+    """Returns 0 as the sum of none of the elements; compilers remove it, transformations do not."""
+    return ops.sum(ops.reshape(x, (-1,))[:0])

@@ -85,8 +85,8 @@ def one_way(plain, kernel=None):
         yield
 
 
-def output_and_gradients(name, dtype="float32", xla=False):
-    """Arrays: the output, and the gradients of inputs, the bias and weights."""
+def made(name, dtype="float32"):
+    """The layer of a case, a function that calls it, and what that is called with."""
     keras.utils.set_random_seed(3)
     make, inputs, arguments = CASES[name]
     before = keras.config.dtype_policy()
@@ -101,6 +101,26 @@ def output_and_gradients(name, dtype="float32", xla=False):
         more = {} if bias is None else {"attention_bias": tensors[-1]}
         return layer(*tensors[: len(inputs)], **{**arguments, **more})
 
+    return layer, call, tensors
+
+
+def function_of(name):
+    """The layer of a case as a function of inputs, bias and weights, and these as arrays."""
+    layer, call, tensors = made(name)
+    weights, number = layer.trainable_weights, len(tensors)
+    others = [(weight, weight.value) for weight in layer.non_trainable_variables]
+
+    def function(*given):
+        mapping = [*zip(weights, given[number:], strict=True), *others]
+        with keras.StatelessScope(state_mapping=mapping):
+            return call(*given[:number])
+
+    return function, [*tensors, *(keras.ops.convert_to_numpy(weight.value) for weight in weights)]
+
+
+def output_and_gradients(name, dtype="float32", xla=False):
+    """Arrays: the output, and the gradients of inputs, the bias and weights."""
+    layer, call, tensors = made(name, dtype)
     function = globals()[f"_on_{keras.backend.backend()}"]
     return [np.float32(x) for x in function(call, layer, tensors, xla)]
 

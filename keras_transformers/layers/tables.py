@@ -1,6 +1,5 @@
 """Products with a table of token vectors, and such a table in 8 bits."""
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -8,6 +7,7 @@ from keras import ops
 from keras.quantizers import abs_max_quantize
 
 from keras_transformers.annotations import Array, Tensor
+from keras_transformers.gradients import custom_gradient
 from keras_transformers.layers.portable import KERNELS
 
 BLOCKS = 8  # as many as rows would be slow
@@ -54,24 +54,27 @@ def int8_product(rows: Tensor, table: Any, scale: Any) -> Tensor:
 
     Rows are quantised one by one. Their gradient is that of the product with numbers as they are.
     """
-    table, scale = ops.convert_to_tensor(table), ops.convert_to_tensor(scale)
 
-    @ops.custom_gradient
-    def product(rows: Tensor) -> tuple[Tensor, Callable[..., Tensor]]:
+    def forward(rows: Tensor, table: Tensor, scale: Tensor) -> tuple[Tensor]:
         values, scales = abs_max_quantize(rows, axis=-1)
         alone = rows.shape[0] == 1  # takes longer than two
         y = times_table(table, ops.concatenate([values, values]) if alone else values)
         y = ops.cast(y[:1] if alone else y, "float32") / (scale * scales)
+        return (ops.cast(y, rows.dtype),)
 
-        def gradient(*arguments: Any, upstream: Any = None) -> Tensor:
-            upstream = arguments[0] if upstream is None else upstream
-            upstream = ops.cast(ops.cast(upstream, "float32") / scale, rows.dtype)
-            return ops.matmul(upstream, ops.cast(table, rows.dtype))
+    def backward(
+        tensors: tuple[Tensor, ...], found: tuple[Tensor, ...], upstream: Tensor
+    ) -> list[Tensor | None]:
+        rows, table, scale = tensors
+        upstream = ops.cast(ops.cast(upstream, "float32") / scale, rows.dtype)
+        return [ops.matmul(upstream, ops.cast(table, rows.dtype)), None, None]
 
-        return ops.cast(y, rows.dtype), gradient
+    def plain(rows: Tensor, table: Tensor, scale: Tensor) -> Tensor:
+        y = ops.matmul(rows, ops.transpose(ops.cast(table, rows.dtype)))
+        return ops.cast(ops.cast(y, "float32") / scale, rows.dtype)
 
-    found: Tensor = product(rows)
-    return found
+    product = custom_gradient(forward, backward, plain)
+    return product(rows, table, ops.stop_gradient(ops.convert_to_tensor(scale)))
 
 
 def check_int8(layer: Any, mode: str, config: Any) -> None:

@@ -1,12 +1,13 @@
 """Cross-entropy of hidden states and the table of tokens, without the logits of all of them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import keras
 from keras import ops
 
 from keras_transformers.annotations import Scalar, Tensor
+from keras_transformers.gradients import custom_gradient
 from keras_transformers.training.logits_in_chunks import in_chunks
 from keras_transformers.training.losses import SmoothedCrossEntropy, token_weights
 
@@ -81,35 +82,54 @@ def linear_cross_entropy(
     real = ops.reshape(ops.not_equal(labels, ignore_id), (-1,))
     ids = ops.where(real, ops.reshape(ops.cast(labels, "int32"), (-1,)), 0)
 
-    def shares_of(factors: Tensor) -> Tensor:
+    def shares_of(factors: Tensor, real: Tensor) -> Tensor:
         return ops.where(real, ops.cast(ops.reshape(factors, (-1,)), "float32"), 0.0)
 
-    known = None if weights is None else shares_of(weights)
+    frozen, (table, *bias) = _tensors([table] if bias is None else [table, bias])
+    known = [] if weights is None else [shares_of(weights, real)]
+    number = len(known)
 
-    @ops.custom_gradient
-    def results_of(x: Tensor, *trained: Tensor) -> tuple[Tensor, Callable[..., Any]]:
+    def forward(x: Tensor, ids: Tensor, real: Tensor, *rest: Tensor) -> tuple[Tensor, ...]:
         # Not even a NaN at padding may meet the 0 of its gradient.
         clean = ops.where(real[:, None], x, ops.zeros((), x.dtype))
-        table, *bias = trained or kept
-        found, *changes = in_chunks(clean, table, bias, ids, eps, known, compiled, frozen)
+        (*shares, table), bias = rest[: number + 1], rest[number + 1 :]
+        given = (ids, eps, shares[0] if shares else None, compiled, frozen)
+        found, *changes = in_chunks(clean, table, bias, *given)
+        return (ops.where(real[:, None], found, 0.0), *changes)
 
-        def gradient(*arguments: Any, upstream: Any = None) -> Any:
-            upstream = arguments[0] if upstream is None else upstream
-            shares, given = shares_of(upstream[:, 0]), (x, *trained)
-            if known is None:
-                _, *taken = in_chunks(clean, table, bias, ids, eps, shares, compiled, frozen)
-            else:  # `shares` is a multiple of what was known
-                square = ops.sum(known * known)
-                factor = ops.sum(shares * known) / ops.where(square > 0, square, 1.0)
-                taken = [change * factor for change in changes]
-            found = tuple(ops.cast(c, g.dtype) for c, g in zip(taken, given, strict=True))
-            return found[0] if frozen else found
+    def backward(
+        tensors: tuple[Tensor, ...], found: tuple[Tensor, ...], upstream: Tensor
+    ) -> list[Tensor | None]:
+        x, ids, real, *rest = tensors
+        shares = shares_of(upstream[:, 0], real)
+        if number:  # `shares` is a multiple of what was known
+            before, *rest = rest
+            square = ops.sum(before * before)
+            factor = ops.sum(shares * before) / ops.where(square > 0, square, 1.0)
+            changes = [change * factor for change in found[1:]]
+        else:
+            clean = ops.where(real[:, None], x, ops.zeros((), x.dtype))
+            table, *bias = rest
+            _, *changes = in_chunks(clean, table, bias, ids, eps, shares, compiled, frozen)
+        varied = (x,) if frozen else (x, *rest)
+        of_x, *of_rest = [ops.cast(c, v.dtype) for c, v in zip(changes, varied, strict=True)]
+        none: list[Tensor | None] = [None] * len(rest)
+        return [of_x, None, None, *[None] * number, *(none if frozen else of_rest)]
 
-        # One tensor, for PyTorch's `custom_gradient` takes no more.
-        return ops.where(real[:, None], found, 0.0), gradient
+    def plain(x: Tensor, ids: Tensor, real: Tensor, *rest: Tensor) -> Tensor:
+        table, *bias = rest[number:]
+        clean = ops.where(real[:, None], x, ops.zeros((), x.dtype))
+        z = ops.cast(ops.matmul(clean, ops.transpose(ops.cast(table, x.dtype))), "float32")
+        z = z + ops.cast(bias[0], "float32") if bias else z
+        lse = ops.logsumexp(z, axis=-1)
+        nats = lse - ops.take_along_axis(z, ids[:, None], axis=-1)[:, 0]
+        losses = (1 - eps) * nats + eps * (lse - ops.mean(z, axis=-1))
+        right = ops.cast(ops.argmax(z, axis=-1) == ops.cast(ids, "int32"), "float32")
+        return ops.where(real[:, None], ops.stack([losses, nats, right], axis=-1), 0.0)
 
-    frozen, kept = _tensors([table] if bias is None else [table, bias])
-    found = results_of(ops.reshape(hidden, (-1, dim)), *(() if frozen else kept))
+    found = custom_gradient(forward, backward, plain)(
+        ops.reshape(hidden, (-1, dim)), ids, real, *known, table, *bias
+    )
     facts = ops.stop_gradient(found[:, 1:])
     columns = (found[:, 0], facts[:, 0], facts[:, 1])
     return TokenResults(*(ops.reshape(column, shape) for column in columns))

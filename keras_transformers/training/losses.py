@@ -1,12 +1,12 @@
 """Cross-entropy over real tokens."""
 
-from collections.abc import Callable
 from typing import Any
 
 import keras
 from keras import ops
 
 from keras_transformers.annotations import Scalar, Tensor
+from keras_transformers.gradients import custom_gradient
 
 
 def _float(logits: Tensor) -> Tensor:
@@ -73,27 +73,32 @@ def token_cross_entropy(
     labels = ops.where(real, ops.cast(labels, "int32"), 0)  # ignore_id may be no id at all
     vocab, dtype = logits.shape[-1], logits.dtype
 
-    # Derived by hand: `softmax(z) - target`, in one pass over the vocabulary instead of five, and
-    # nothing at a padded position reaches the gradient, as 0 * NaN would.
-    @ops.custom_gradient
-    def loss_of(logits: Tensor) -> tuple[Tensor, Callable[..., Tensor]]:
-        z = _float(logits)
+    def loss_of(z: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         lse = ops.logsumexp(z, axis=-1)
         z_label = ops.take_along_axis(z, labels[..., None], axis=-1)[..., 0]
         loss = lse - (1 - label_smoothing) * z_label
-        if label_smoothing:
-            loss = loss - label_smoothing * ops.mean(z, axis=-1)
+        return loss - label_smoothing * ops.mean(z, axis=-1) if label_smoothing else loss, lse
 
-        def gradient(*arguments: Any, upstream: Any = None) -> Tensor:
-            upstream = arguments[0] if upstream is None else upstream
-            chosen = ops.arange(vocab, dtype="int32") == labels[..., None]
-            target = ops.where(chosen, 1 - label_smoothing, 0.0) + label_smoothing / vocab
-            change = (ops.exp(z - lse[..., None]) - target) * upstream[..., None]
-            return ops.cast(ops.where(real[..., None], change, 0.0), dtype)
+    def forward(logits: Tensor, labels: Tensor, real: Tensor) -> tuple[Tensor, Tensor]:
+        loss, lse = loss_of(_float(logits), labels)
+        return ops.where(real, loss, 0.0), lse
 
-        return ops.where(real, loss, 0.0), gradient
+    # Derived by hand: `softmax(z) - target`, in one pass over the vocabulary instead of five, and
+    # nothing at a padded position reaches the gradient, as 0 * NaN would.
+    def backward(
+        tensors: tuple[Tensor, ...], found: tuple[Tensor, ...], upstream: Tensor
+    ) -> list[Tensor | None]:
+        logits, labels, real = tensors
+        chosen = ops.arange(vocab, dtype="int32") == labels[..., None]
+        target = ops.where(chosen, 1 - label_smoothing, 0.0) + label_smoothing / vocab
+        change = (ops.exp(_float(logits) - found[1][..., None]) - target) * upstream[..., None]
+        return [ops.cast(ops.where(real[..., None], change, 0.0), dtype), None, None]
 
-    losses = loss_of(logits)
+    def plain(logits: Tensor, labels: Tensor, real: Tensor) -> Tensor:
+        clean = ops.where(real[..., None], _float(logits), 0.0)
+        return ops.where(real, loss_of(clean, labels)[0], 0.0)
+
+    losses = custom_gradient(forward, backward, plain)(logits, labels, real)
     return losses, ops.cast(real, losses.dtype)
 
 

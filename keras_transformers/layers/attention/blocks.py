@@ -121,6 +121,13 @@ class Blocks:
         y = y[:, :, :, :length]
         return y[0] if self.whole else ops.reshape(y, (-1, self.heads, length, y.shape[-1]))
 
+    def unfolded(self, x: Tensor, like: Tensor, offset: int = 0) -> Tensor:
+        """Returns what a fold made, of which the last axis begins at `offset`, as `like` is."""
+        shape = ops.shape(like)
+        length, dim = (1, *like.shape)[-2:]
+        x = x[:, :, :, :length, offset : offset + dim]
+        return ops.reshape(x, shape)
+
     def fold_pairs(self, x: Tensor) -> tuple[Tensor, tuple[bool, bool]]:
         """A mask or bias, each axis of which may be 1, and whether batch and heads are not."""
         for _ in range(4 - len(x.shape)):

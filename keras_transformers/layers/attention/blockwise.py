@@ -8,6 +8,7 @@ weights of each block again from the logarithm of that sum. Memory is `O(length)
 """
 
 import math
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import keras
@@ -15,9 +16,11 @@ import numpy as np
 from keras import ops
 
 from keras_transformers.annotations import Index, Tensor
+from keras_transformers.gradients import custom_gradient
 from keras_transformers.layers import regularization
 from keras_transformers.layers.attention.blocks import Block, Blocks, add, cut, put
-from keras_transformers.layers.attention.scores import product, regroup
+from keras_transformers.layers.attention.scores import product, regroup, softmax_of_visible
+from keras_transformers.layers.masks import causal_mask, combine_masks
 
 # Below every score, and finite: a row that has seen nothing yet makes no NaN.
 LEAST = float(np.finfo("float32").min)
@@ -63,52 +66,88 @@ def blockwise_attention(
         `(batch, heads, queries, value_dim)`, in the dtype of `query`.
     """
     heads, shared, queries, keys = query.shape[1], key.shape[1], query.shape[2], key.shape[2]
-    blocks = Blocks(heads, shared, queries, keys, causal)
-    given = {
-        "query": blocks.fold(query, blocks.query_heads, blocks.query_size),
-        "key": blocks.fold(key, blocks.key_heads, blocks.key_size),
-        "value": blocks.fold(value, blocks.key_heads, blocks.key_size),
-    }
-    by = {}
-    for name in ("mask", "bias"):
+    tensors = {"query": query, "key": key, "value": value}
+    for name in ("mask", "bias", "by_distance"):
         if getattr(pairs, name) is not None:
-            given[name], by[name] = blocks.fold_pairs(getattr(pairs, name))
-    if pairs.by_distance is not None:
-        given["by_distance"], by["by_distance"] = blocks.fold_distances(pairs.by_distance)
+            tensors[name] = getattr(pairs, name)
     if pairs.seed is not None and pairs.rate:
-        given["seed"] = pairs.seed
+        tensors["seed"] = pairs.seed
+    blocks = Blocks(heads, shared, queries, keys, causal)
     precise = keras.backend.result_type(query.dtype, "float32")
-    attention = _Attention(blocks, list(given), by, pairs.rate, precise)
-    return blocks.unfold(ops.custom_gradient(attention.computed)(*given.values()), queries)
+    attention = _Attention(blocks, list(tensors), pairs.rate, precise)
+    derived = custom_gradient(attention.output, attention.gradients, attention.plain)
+    return derived(*tensors.values())
 
 
 class _Attention:
-    """The folded attention of named tensors."""
+    """Attention of named tensors, in blocks; its gradients; and the same of all pairs at once."""
 
-    def __init__(
-        self,
-        blocks: Blocks,
-        names: list[str],
-        by: dict[str, tuple[bool, bool]],
-        rate: float,
-        precise: str,
-    ) -> None:
-        self.blocks, self.names, self.by = blocks, names, by
+    def __init__(self, blocks: Blocks, names: list[str], rate: float, precise: str) -> None:
+        self.blocks, self.names = blocks, names
         self.rate, self.precise = rate, precise
+        self.by: dict[str, tuple[bool, bool]] = {}  # see `Blocks.fold_pairs`
 
-    def computed(self, *tensors: Tensor) -> tuple[Tensor, Any]:
-        """The output, and the function that `ops.custom_gradient` takes for its gradient."""
-        given = dict(zip(self.names, tensors, strict=True))
+    def output(self, *tensors: Tensor) -> tuple[Tensor, Tensor]:
+        """Returns the output, and of each row the logarithm of the sum of its exponentials."""
+        given = self._folded(tensors)
         y, log_sum = self._forward(given)
         y = ops.cast(y, given["query"].dtype)
+        return self.blocks.unfold(y, self.blocks.queries), log_sum
 
-        def gradient(*arguments: Tensor, upstream: Tensor | None = None) -> tuple[Any, ...]:
-            # PyTorch gives the gradient by name, behind what the function was called with.
-            upstream = arguments[0] if upstream is None else upstream
-            found = self._backward(given, y, log_sum, upstream)
-            return tuple(found.get(name) for name in self.names)
+    def gradients(
+        self, tensors: tuple[Tensor, ...], outputs: tuple[Tensor, Tensor], upstream: Tensor
+    ) -> list[Tensor | None]:
+        """Returns the gradients by queries, keys, values and biases; None by the others."""
+        blocks, given = self.blocks, self._folded(tensors)
+        y, upstream = (
+            blocks.fold(x, blocks.query_heads, blocks.query_size) for x in (outputs[0], upstream)
+        )
+        changes = self._backward(given, y, outputs[1], upstream)
+        return [
+            blocks.unfolded(changes[name], x, *self._offsets(name)) if name in changes else None
+            for name, x in zip(self.names, tensors, strict=True)
+        ]
 
-        return y, gradient
+    def plain(self, *tensors: Tensor) -> Tensor:
+        """Returns the output, computed of all pairs at once; derivatives of higher order use it."""
+        given, blocks = dict(zip(self.names, tensors, strict=True)), self.blocks
+        scores = ops.cast(product(given["query"], given["key"], transposed=True), self.precise)
+        bias, lengths = given.get("bias"), (blocks.queries, blocks.keys)
+        if "by_distance" in given:
+            distances = np.arange(blocks.keys) - np.arange(blocks.queries)[:, None]
+            term = ops.take(given["by_distance"], distances + blocks.queries - 1, axis=-1)
+            bias = term if bias is None else term + ops.cast(bias, term.dtype)
+        mask = causal_mask(*lengths) if blocks.causal else None
+        weights = softmax_of_visible(scores, combine_masks(mask, given.get("mask")), bias)
+        if "seed" in given:
+            # The same masks as in blocks, see `_dropped`.
+            batch, heads = ops.shape(weights)[:2]
+            head = ops.reshape(ops.arange(batch * heads, dtype="int32"), (-1, heads, 1, 1))
+            query = head * blocks.queries + ops.arange(blocks.queries, dtype="int32")[:, None]
+            index = query * blocks.keys + ops.arange(blocks.keys, dtype="int32")
+            size = ops.cast(batch * heads, "int32") * blocks.queries * blocks.keys
+            is_kept = regularization.kept_at(index, size, self.rate, given["seed"])
+            weights = ops.where(is_kept, weights * (1 / (1 - self.rate)), 0.0)
+        y = product(ops.cast(weights, given["value"].dtype), given["value"])
+        return ops.cast(y, given["query"].dtype)
+
+    def _folded(self, tensors: Sequence[Tensor]) -> dict[str, Tensor]:
+        """Returns the tensors by name, as `Blocks` folds them."""
+        blocks, given = self.blocks, dict(zip(self.names, tensors, strict=True))
+        given["query"] = blocks.fold(given["query"], blocks.query_heads, blocks.query_size)
+        for name in ("key", "value"):
+            given[name] = blocks.fold(given[name], blocks.key_heads, blocks.key_size)
+        for name in ("mask", "bias"):
+            if name in given:
+                given[name], self.by[name] = blocks.fold_pairs(given[name])
+        if "by_distance" in given:
+            given["by_distance"], by = blocks.fold_distances(given["by_distance"])
+            self.by["by_distance"] = by
+        return given
+
+    def _offsets(self, name: str) -> tuple[int, ...]:
+        """Returns how many entries `fold_distances` put in front."""
+        return (-self.blocks.queries % self.blocks.query_size,) if name == "by_distance" else ()
 
     def _forward(self, given: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
         """Output, and logarithm of the sum of each row's exponentials, in float32."""

@@ -1,13 +1,13 @@
 """Alignment scores with weights of their own, and the names of all."""
 
 import math
-from collections.abc import Callable
 from typing import Any, Literal, TypeAlias
 
 import keras
 from keras import ops
 
 from keras_transformers.annotations import Shape, Tensor
+from keras_transformers.gradients import custom_gradient
 from keras_transformers.layers.attention.scores import DotScore, ScaledDotScore, Score
 from keras_transformers.layers.projections import batch_size
 
@@ -139,29 +139,28 @@ def _additive_scores(query: Tensor, key: Tensor, vector: Tensor) -> Tensor:
     def tanh_of(query: Tensor, key: Tensor, block: slice) -> Tensor:
         return ops.tanh(query[..., None, block] + key[..., None, :, block])
 
-    @ops.custom_gradient
-    def scores_of(
-        query: Tensor, key: Tensor, vector: Tensor
-    ) -> tuple[Tensor, Callable[..., tuple[Tensor, ...]]]:
+    def scores_of(query: Tensor, key: Tensor, vector: Tensor) -> Tensor:
         weights = vector[..., None, None, :]
-        scores = sum(
+        return sum(
             ops.sum(tanh_of(query, key, block) * weights[..., block], axis=-1) for block in blocks
         )
 
-        def gradient(*arguments: Any, upstream: Any = None) -> tuple[Tensor, ...]:
-            upstream = (arguments[0] if upstream is None else upstream)[..., None]
-            of_query, of_key, of_vector = [], [], []
-            for block in blocks:
-                y = tanh_of(query, key, block)  # (batch, shared, group, queries, keys, features)
-                slope = (1 - y * y) * weights[..., block] * upstream
-                of_query.append(ops.sum(slope, axis=-2))
-                of_key.append(ops.sum(slope, axis=(2, 3))[:, :, None])
-                of_vector.append(ops.sum(y * upstream, axis=(0, 3, 4)))
-            return tuple(ops.concatenate(each, -1) for each in (of_query, of_key, of_vector))
+    def backward(
+        tensors: tuple[Tensor, ...], found: tuple[Tensor, ...], upstream: Tensor
+    ) -> list[Tensor]:
+        (query, key, vector), upstream = tensors, upstream[..., None]
+        weights = vector[..., None, None, :]
+        of_query, of_key, of_vector = [], [], []
+        for block in blocks:
+            y = tanh_of(query, key, block)  # (batch, shared, group, queries, keys, features)
+            slope = (1 - y * y) * weights[..., block] * upstream
+            of_query.append(ops.sum(slope, axis=-2))
+            of_key.append(ops.sum(slope, axis=(2, 3))[:, :, None])
+            of_vector.append(ops.sum(y * upstream, axis=(0, 3, 4)))
+        return [ops.concatenate(each, -1) for each in (of_query, of_key, of_vector)]
 
-        return scores, gradient
-
-    return ops.cast(scores_of(*(ops.cast(x, precise) for x in (query, key, vector))), dtype)
+    scores = custom_gradient(lambda *tensors: (scores_of(*tensors),), backward, scores_of)
+    return ops.cast(scores(*(ops.cast(x, precise) for x in (query, key, vector))), dtype)
 
 
 # What `score=` of an attention may be called.

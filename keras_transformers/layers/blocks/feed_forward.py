@@ -1,11 +1,11 @@
 """Position-wise networks: the same small network on every token."""
 
-from collections.abc import Callable
 from typing import Any, Unpack
 
 import keras
 
 from keras_transformers.annotations import Activation, LayerOptions, Shape, Tensor
+from keras_transformers.gradients import custom_gradient
 from keras_transformers.layers.arguments import Arguments
 from keras_transformers.layers.composite import Composite, is_output_first
 from keras_transformers.layers.errors import rate, whole_number
@@ -59,8 +59,7 @@ def gelu_sigmoid(x: Tensor) -> Tensor:
     return x * keras.ops.sigmoid(1.702 * x)
 
 
-@keras.ops.custom_gradient
-def _lean_relu(x: Tensor) -> tuple[Tensor, Callable[..., Tensor]]:
+def _lean_relu(x: Tensor) -> Tensor:
     """`max(x, 0)` of rows that a product takes, of which XLA keeps the output alone.
 
     Where the gradient asks for the sign of the output, XLA on a CPU would compute it again, and so
@@ -68,13 +67,16 @@ def _lean_relu(x: Tensor) -> tuple[Tensor, Callable[..., Tensor]]:
     large as the output. It does so with a function of one tensor, and where the output is given
     another shape; a choice between two tensors that a product takes as it is it computes once.
     """
-    y = keras.ops.where(x <= 0, keras.ops.zeros((), x.dtype), x)
 
-    def gradient(*arguments: Any, upstream: Any = None) -> Tensor:
-        upstream = arguments[0] if upstream is None else upstream
-        return keras.ops.where(y > 0, upstream, keras.ops.zeros((), upstream.dtype))
+    def forward(x: Tensor) -> tuple[Tensor]:
+        return (keras.ops.where(x <= 0, keras.ops.zeros((), x.dtype), x),)
 
-    return y, gradient
+    def backward(
+        tensors: tuple[Tensor, ...], found: tuple[Tensor, ...], upstream: Tensor
+    ) -> list[Tensor]:
+        return [keras.ops.where(found[0] > 0, upstream, keras.ops.zeros((), upstream.dtype))]
+
+    return custom_gradient(forward, backward, keras.ops.relu)(x)
 
 
 class _FeedForward(Arguments, Composite, keras.layers.Layer):
