@@ -39,11 +39,11 @@ class StepCounter(keras.callbacks.Callback):
         self._step = 0
         self._first = self._all_batches()
 
-    def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        # The last execution of an epoch may have had fewer batches. Steps that the scaling of the
-        # loss leaves out are counted as well, but not by the optimizer.
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        # The last execution of an epoch has fewer batches, unless the data go on beyond the epoch.
+        # Steps that the scaling of the loss leaves out count as well, but not for the optimizer.
         is_scaled = self.optimizer() is not self._model.optimizer
-        if self._step and self._per_execution() > 1 and not is_scaled:
+        if self._per_execution() > 1 and not is_scaled:
             self._step = self._all_batches() - self._first
 
     def get_state(self) -> dict[str, Any]:
@@ -55,10 +55,17 @@ class StepCounter(keras.callbacks.Callback):
         self._step = state["step"] if "step" in state else state.get("_step", 0)  # of 0.2.0
         self._first = state.get("first", self._first)
 
-    def begin_execution(self) -> range:
-        """Counts its batches; returns the numbers of the steps that they end, or work for."""
-        batches, before = self.batches_of_a_step(), self._step
-        self._step += self._per_execution()
+    def begin_execution(self, batch: int) -> range:
+        """Counts the batches of an execution, which begins with this one of the epoch.
+
+        Returns:
+            The numbers of the steps that they end, or of the one that they work for.
+        """
+        size = self._per_execution()
+        of_epoch = (self.params or {}).get("steps")
+        before = self._step
+        self._step += min(size, of_epoch - batch) if of_epoch else size
+        batches = self.batches_of_a_step()
         first = before // batches
         return range(first, max(self._step // batches, first + 1))
 
@@ -164,7 +171,7 @@ class BudgetedDecay(StepCounter):
     def on_train_batch_begin(self, batch: int, logs: dict[str, Any] | None = None) -> None:
         is_second = 0 < self._step == self._ahead
         before = self._step
-        shares = [self._share(step) for step in self.begin_execution()]
+        shares = [self._share(step) for step in self.begin_execution(batch)]
         self._ahead = self._step - before
         self._set(sum(shares) / len(shares))
         if is_second:
@@ -172,6 +179,7 @@ class BudgetedDecay(StepCounter):
         self._stop_if_over()  # Keras heeds it after this step
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        super().on_epoch_end(epoch, logs)
         if logs is not None:
             logs["seconds"] = time.monotonic() - self._start
         self._stop_if_over()

@@ -139,7 +139,7 @@ class GradualUnfreezing(StepCounter):
     def on_train_batch_begin(self, batch: int, logs: dict[str, Any] | None = None) -> None:
         optimizer = self.optimizer()
         rates = optimizer.rates_of_depths()
-        frozen = max(len(rates) - 1 - self.begin_execution()[0] // self.steps, 0)
+        frozen = max(len(rates) - 1 - self.begin_execution(batch)[0] // self.steps, 0)
         if frozen != self._frozen:
             if keras.backend.backend() == "jax":
                 self.model.jax_state_sync()  # else the step would not see the new rates
