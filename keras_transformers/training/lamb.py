@@ -20,7 +20,7 @@ class Lamb(ByStep, keras.optimizers.Lamb):
 
     Args:
         **kwargs: Of `keras.optimizers.Lamb`: `learning_rate`, `weight_decay`, `beta_1`, ...; and
-            `no_decay`, `no_decay_paths`, `depths` and `layer_decay`, see `AdamW`.
+            `no_decay`, `no_decay_variables`, `depths` and `layer_decay`, see `AdamW`.
 
     Example:
     >>> import keras

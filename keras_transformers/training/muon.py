@@ -36,7 +36,7 @@ class Muon(ByStep, keras.optimizers.Optimizer):
         adam_for: Regular expression; variables whose path it matches are left to Adam. Embeddings
             and a separate output projection belong there.
         **kwargs: Of `keras.optimizers.Optimizer`: `weight_decay`, `global_clipnorm`, `use_ema` ...;
-            and `no_decay`, `no_decay_paths`, `depths` and `layer_decay`, see `AdamW`.
+            and `no_decay`, `no_decay_variables`, `depths` and `layer_decay`, see `AdamW`.
 
     Raises:
         ValueError: If `momentum` is not in `[0, 1)` or `steps` is not positive.

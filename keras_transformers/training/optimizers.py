@@ -48,7 +48,8 @@ class ByStep(_Optimizer):
         depths: How deep each variable lies, see `block_depths`; None treats all alike.
         layer_decay: Factor on learning rate and weight decay for each depth below the deepest.
         no_decay: Parts of the names of the variables that are not decayed, as regular expressions.
-        no_decay_paths: Whole paths of more variables that are not decayed.
+        no_decay_variables: Paths of more variables that are not decayed, or their positions among
+            those that are trained.
     """
 
     def __init__(
@@ -57,14 +58,14 @@ class ByStep(_Optimizer):
         depths: Sequence[int] | None = None,
         layer_decay: float = 1.0,
         no_decay: str | Sequence[str] = NO_DECAY,
-        no_decay_paths: str | Sequence[str] = (),
+        no_decay_variables: Sequence[str | int] = (),
         **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
         self.depths = None if depths is None else list(depths)
         self.layer_decay = layer_decay
         self.no_decay = _names(no_decay)
-        self.no_decay_paths = _names(no_decay_paths)
+        self.no_decay_variables = tuple(no_decay_variables)
         self.depth_rates: Any = None  # a variable, once built
         self._share: Any = None  # of the learning rate, while weights of one depth are decayed
         if not 0 < layer_decay <= 1 or (depths is None and layer_decay != 1):
@@ -275,7 +276,8 @@ class ByStep(_Optimizer):
         Part of the configuration: it holds after a model is saved and loaded.
 
         Args:
-            var_list: Variables, remembered by their paths.
+            var_list: Variables, remembered by their paths, and once the optimizer is built by
+                their positions, as another process may make other paths.
             var_names: Parts of names.
 
         Raises:
@@ -288,22 +290,27 @@ class ByStep(_Optimizer):
             )
         self.no_decay = (*self.no_decay, *_names(var_names or ()))
         paths = (getattr(each, "path", each.name) for each in var_list or ())
-        self.no_decay_paths = (*self.no_decay_paths, *paths)
+        self.no_decay_variables = (*self.no_decay_variables, *paths)
 
     def _find_decayed(self, variables: Sequence[keras.Variable]) -> list[bool]:
         """Whether each variable is decayed; warns of paths that are none of theirs."""
         paths = [getattr(variable, "path", variable.name) for variable in variables]
-        unknown = sorted(set(self.no_decay_paths) - set(paths))
+        spared = set(self.no_decay_variables)
+        unknown = spared - {*paths, *range(len(paths))}
         if unknown:
+            names = ", ".join(sorted(map(str, unknown)))
             warnings.warn(
-                f"{type(self).__name__}: `no_decay_paths` has {', '.join(unknown)}, which is not "
-                "among the trained variables.",
+                f"{type(self).__name__}: `no_decay_variables` has {names}, unknown among the "
+                f"{len(paths)} variables that are trained.",
                 stacklevel=3,
             )
+        self.no_decay_variables = tuple(
+            i for i, path in enumerate(paths) if i in spared or path in spared
+        )
         parts = re.compile("|".join(self.no_decay)) if self.no_decay else None
         return [
-            path not in self.no_decay_paths and not (parts and parts.search(variable.name))
-            for path, variable in zip(paths, variables, strict=True)
+            i not in self.no_decay_variables and not (parts and parts.search(variable.name))
+            for i, variable in enumerate(variables)
         ]
 
     def _use_weight_decay(self, variable: Any) -> bool:
@@ -358,7 +365,7 @@ class ByStep(_Optimizer):
             "depths": self.depths,
             "layer_decay": self.layer_decay,
             "no_decay": list(self.no_decay),
-            "no_decay_paths": list(self.no_decay_paths),
+            "no_decay_variables": list(self.no_decay_variables),
         }
 
 
@@ -376,10 +383,10 @@ class AdamW(ByStep, keras.optimizers.AdamW):
         weight_decay: Share of a weight taken off in each step, times the learning rate.
         no_decay: Parts of the names of the variables that are not decayed; by default biases,
             norms and other scales, learned tokens and positions. One string is one part.
-        **kwargs: Of `keras.optimizers.AdamW`; `no_decay_paths`, whole paths of more variables that
-            are not decayed; and `depths` of the variables, by `block_depths`, with `layer_decay`,
-            the factor on learning rate and weight decay for each depth below the deepest (Clark et
-            al. 2020, https://arxiv.org/abs/2003.10555).
+        **kwargs: Of `keras.optimizers.AdamW`; `no_decay_variables`, paths or positions of more
+            variables that are not decayed; and `depths` of the variables, by `block_depths`, with
+            `layer_decay`, the factor on learning rate and weight decay for each depth below the
+            deepest (Clark et al. 2020, https://arxiv.org/abs/2003.10555).
 
     Raises:
         ValueError: When it is built, for variables of 16 bits with `use_ema` or under

@@ -190,6 +190,8 @@ def test_a_depth_opens_after_so_many_steps_of_the_optimizer(batches, per_executi
     inner = getattr(adam, "inner_optimizer", adam)
 
     def remember(batch, logs):
+        if keras.backend.backend() == "jax":
+            model.jax_state_sync()
         rates = keras.ops.convert_to_numpy(inner.depth_rates)
         opened.append((batch, int(np.sum(rates > 0))))
 
