@@ -28,9 +28,11 @@ def tell_optimizer(config, model, optimizer):
 
 
 def callbacks(config, steps):
-    """The callbacks for `unfreeze_every`, with so many steps an epoch."""
+    """The callbacks for `unfreeze_every`, with so many batches an epoch."""
     _, every = _numbers(config)
-    return [] if every is None else [GradualUnfreezing(max(round(every * steps), 1))]
+    if every is None:
+        return []
+    return [GradualUnfreezing(max(round(every * steps / (config.run.accumulate or 1)), 1))]
 
 
 def _numbers(config):

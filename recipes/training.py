@@ -121,7 +121,7 @@ def fit(config, folder, model, make, steps, callbacks=(), *, epochs=None, name=N
         model: Compiled.
         make: Function from the number of an epoch to its dataset, see `streams.epochs`; or a
             `ShardStream`.
-        steps: Batches of an epoch.
+        steps: Batches of an epoch; `--accumulate` of them make a step of the schedule.
         callbacks: More of them.
         epochs: At most; None for those of the configuration.
         name: Of the model, where one run fits several: `history.csv` is then not written.
@@ -133,7 +133,11 @@ def fit(config, folder, model, make, steps, callbacks=(), *, epochs=None, name=N
     run, of = config.run, config.training
     epochs = epochs or of.epochs
     schedule = BudgetedDecay(
-        of.learning_rate, of.warmup_steps, epochs * steps, getattr(of, "minutes", None), of.decay
+        of.learning_rate,
+        of.warmup_steps,
+        max(epochs * steps // (run.accumulate or 1), 1),
+        getattr(of, "minutes", None),
+        of.decay,
     )
     kept = folder.callbacks(name)
     resume = ExactResume(

@@ -12,7 +12,71 @@ DECAYS = {
 }
 
 
-class BudgetedDecay(keras.callbacks.Callback):
+class StepCounter(keras.callbacks.Callback):
+    """Counts steps of the optimizer, for callbacks that change something as training goes on.
+
+    Keras calls callbacks once for each execution, of `steps_per_execution` batches; and an
+    optimizer with `gradient_accumulation_steps` makes one step of several batches.
+    """
+
+    _model: keras.Model  # whose property `model` waits for JAX
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._step = 0  # batches, those of the execution that runs included
+        self._first = 0  # of all batches of the optimizer
+
+    def optimizer(self) -> Any:
+        """The optimizer, without one around it that scales the loss."""
+        optimizer: Any = self._model.optimizer
+        return getattr(optimizer, "inner_optimizer", optimizer)
+
+    def batches_of_a_step(self) -> int:
+        """How many batches the optimizer makes one step of."""
+        return getattr(self.optimizer(), "gradient_accumulation_steps", None) or 1
+
+    def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
+        self._step = 0
+        self._first = self._all_batches()
+
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        # The last execution of an epoch has fewer batches, unless the data go on beyond the epoch.
+        # Steps that the scaling of the loss leaves out count as well, but not for the optimizer.
+        is_scaled = self.optimizer() is not self._model.optimizer
+        if self._per_execution() > 1 and not is_scaled:
+            self._step = self._all_batches() - self._first
+
+    def get_state(self) -> dict[str, Any]:
+        """What was counted, for `ExactResume`."""
+        return {"step": self._step, "first": self._first}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Goes on from what another process counted."""
+        self._step = state["step"] if "step" in state else state.get("_step", 0)  # of 0.2.0
+        self._first = state.get("first", self._first)
+
+    def begin_execution(self, batch: int) -> range:
+        """Counts the batches of an execution, which begins with this one of the epoch.
+
+        Returns:
+            The numbers of the steps that they end, or of the one that they work for.
+        """
+        size = self._per_execution()
+        of_epoch = (self.params or {}).get("steps")
+        before = self._step
+        self._step += min(size, of_epoch - batch) if of_epoch else size
+        batches = self.batches_of_a_step()
+        first = before // batches
+        return range(first, max(self._step // batches, first + 1))
+
+    def _per_execution(self) -> int:
+        return getattr(self._model, "steps_per_execution", 1)
+
+    def _all_batches(self) -> int:
+        return int(keras.ops.convert_to_numpy(self.optimizer()._iterations))
+
+
+class BudgetedDecay(StepCounter):
     """Warms the learning rate up, decays it to zero over a budget, and stops there.
 
     `lr = peak min(step / warmup, decay(spent))`, where `spent` is the used share of the budget and
@@ -23,13 +87,17 @@ class BudgetedDecay(keras.callbacks.Callback):
     validation and other callbacks too. Puts `seconds` since the start of training into each epoch's
     logs.
 
+    Steps are those of the optimizer: with `gradient_accumulation_steps=k`, `k` batches make one.
+    With `steps_per_execution` above 1 the rate is set once for each execution, to the mean of the
+    rates of its steps, and training ends with the execution that reaches the budget.
+
     Stand it first in the list of callbacks, so that those after it know which epoch is the last.
     Compile the model with a number as learning rate, not with a schedule.
 
     Args:
         learning_rate: The peak.
         warmup_steps: Steps until the peak; 0 starts there.
-        steps: Budget of steps, or None.
+        steps: Budget of steps of the optimizer, or None.
         minutes: Budget of time, or None.
         decay: "linear" or "cosine".
 
@@ -76,9 +144,9 @@ class BudgetedDecay(keras.callbacks.Callback):
         self.warmup_steps = warmup_steps
         self.steps = steps
         self.minutes = minutes
-        self._step = 0
         self._start = math.nan  # until training begins
-        self._second = math.nan  # when the second step began: the first compiles
+        self._second = math.nan  # when the second execution began: the first compiles
+        self._ahead = 1  # batches of the execution that runs
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         optimizer = self.model.optimizer
@@ -95,35 +163,38 @@ class BudgetedDecay(keras.callbacks.Callback):
                 "BudgetedDecay: `minutes` must be None with several hosts, whose clocks differ and "
                 f"with them their learning rates. Received: minutes={self.minutes}"
             )
-        self._step = 0
+        super().on_train_begin(logs)
         self._start = self._second = time.monotonic()
 
     # At the beginning of a step: a callback at its end makes Keras wait for the step's result,
     # and the accelerator for Keras.
     def on_train_batch_begin(self, batch: int, logs: dict[str, Any] | None = None) -> None:
-        decayed = DECAYS[self.decay](min(self._spent(), 1.0))
-        self._set(min((self._step + 1) / max(self.warmup_steps, 1), decayed))
-        self._step += 1
-        if self._step == 2:
+        is_second = 0 < self._step == self._ahead
+        before = self._step
+        shares = [self._share(step) for step in self.begin_execution(batch)]
+        self._ahead = self._step - before
+        self._set(sum(shares) / len(shares))
+        if is_second:
             self._second = time.monotonic()
         self._stop_if_over()  # Keras heeds it after this step
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        super().on_epoch_end(epoch, logs)
         if logs is not None:
             logs["seconds"] = time.monotonic() - self._start
         self._stop_if_over()
 
     def get_state(self) -> dict[str, Any]:
-        """Steps and seconds, for `ExactResume`: the clock of another process says nothing."""
+        """Batches and seconds, for `ExactResume`: the clock of another process says nothing."""
         if math.isnan(self._start):
             return {}
-        return {"step": self._step, "seconds": time.monotonic() - self._start}
+        return {**super().get_state(), "seconds": time.monotonic() - self._start}
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Goes on from the steps and seconds of another run."""
-        self._step = state["step"]
+        super().set_state(state)
         self._start = time.monotonic() - state["seconds"]
-        if self._step > 1:  # the pace of the other process
+        if self._step > self._ahead:  # the pace of the other process
             self._second = self._start
 
     def minutes_left(self) -> float:
@@ -133,13 +204,19 @@ class BudgetedDecay(keras.callbacks.Callback):
         """
         now = time.monotonic()
         left = [self.minutes - (now - self._start) / 60] if self.minutes else []
-        if self.steps and self._step > 1:
-            pace = (now - self._second) / (self._step - 1)
-            left.append((self.steps - self._step + 1) * pace / 60)
+        done = self._step - self._ahead  # batches
+        if self.steps and done > 0:
+            pace = (now - self._second) / done
+            left.append((self.steps * self.batches_of_a_step() - done) * pace / 60)
         return max(min(left, default=math.nan), 0.0)
 
-    def _spent(self) -> float:
-        by_steps = self._step / self.steps if self.steps else 0.0
+    def _share(self, step: int) -> float:
+        """The share of the peak that a step of the optimizer, counted from 0, is made at."""
+        decayed = DECAYS[self.decay](min(self._spent(step), 1.0))
+        return min((step + 1) / max(self.warmup_steps, 1), decayed)
+
+    def _spent(self, step: int) -> float:
+        by_steps = step / self.steps if self.steps else 0.0
         minutes = (time.monotonic() - self._start) / 60
         return max(by_steps, minutes / self.minutes if self.minutes else 0.0)
 
@@ -149,7 +226,7 @@ class BudgetedDecay(keras.callbacks.Callback):
         self.model.optimizer.learning_rate = self.learning_rate * max(share, 0.0)
 
     def _stop_if_over(self) -> None:
-        if self._spent() >= 1:
+        if self._spent(self._step // self.batches_of_a_step()) >= 1:
             self.model.stop_training = True
 
 

@@ -151,7 +151,8 @@ class Throughput(keras.callbacks.Callback):
         spent = self._last - (self._started or self._last)
         self.seconds += spent
         whole = (self.params or {}).get("steps") or self._steps
-        tokens = self.tokens_per_epoch * self._steps / max(whole, 1)
+        made = min(self._steps, whole)  # the last execution may have had fewer
+        tokens = self.tokens_per_epoch * made / max(whole, 1)
         self.rates.append(tokens / max(spent, 1e-9))
         if logs is not None:
             logs["tokens_per_second"] = self.rates[-1]

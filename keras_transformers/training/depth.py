@@ -5,6 +5,7 @@ from typing import Any
 import keras
 
 from keras_transformers.layers.rematerialization import Rematerialized
+from keras_transformers.training.budget import StepCounter
 
 
 def block_depths(model: keras.Model) -> list[int]:
@@ -84,7 +85,7 @@ def _walk(layer: Any, order: list[tuple[keras.Variable, int]], blocks: int) -> i
     return blocks
 
 
-class GradualUnfreezing(keras.callbacks.Callback):
+class GradualUnfreezing(StepCounter):
     """Trains the head alone at first, and one block more every so many steps, from the last on.
 
     Howard & Ruder 2018, https://arxiv.org/abs/1801.06146, section 3.3. Depths whose turn has not
@@ -93,7 +94,10 @@ class GradualUnfreezing(keras.callbacks.Callback):
     a step takes as long as any other.
 
     Args:
-        steps: Steps (batches) from one depth to the next. What stands before the blocks comes last.
+        steps: Steps of the optimizer from one depth to the next; with
+            `gradient_accumulation_steps=k`, `k` batches make one. What stands before the blocks
+            comes last. With `steps_per_execution` above 1 a depth's turn comes with the first
+            execution that begins with that step or a later one.
 
     Raises:
         ValueError: If `steps` is not positive; in `fit`, if the optimizer has no `depths`.
@@ -118,29 +122,26 @@ class GradualUnfreezing(keras.callbacks.Callback):
                 f"GradualUnfreezing: `steps` must be positive. Received: steps={steps}"
             )
         self.steps = steps
-        self._step = 0
+        self._frozen = -1  # depths that are; -1 before the first step
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
-        if getattr(self._optimizer(), "depths", None) is None:
+        if getattr(self.optimizer(), "depths", None) is None:
             raise ValueError(
                 "GradualUnfreezing: the optimizer must know how deep variables lie, as of "
                 "AdamW(..., depths=block_depths(model)). Received: "
-                f"{type(self._optimizer()).__name__} without depths"
+                f"{type(self.optimizer()).__name__} without depths"
             )
-        if not self._optimizer().built:  # Keras does it in the first step
+        if not self.optimizer().built:  # Keras does it in the first step
             self.model.optimizer.build(self.model.trainable_variables)
-        self._step = 0
+        super().on_train_begin(logs)
+        self._frozen = -1
 
     def on_train_batch_begin(self, batch: int, logs: dict[str, Any] | None = None) -> None:
-        if self._step % self.steps == 0:
-            optimizer = self._optimizer()
-            rates = optimizer.rates_of_depths()
-            first = max(len(rates) - 1 - self._step // self.steps, 0)
+        optimizer = self.optimizer()
+        rates = optimizer.rates_of_depths()
+        frozen = max(len(rates) - 1 - self.begin_execution(batch)[0] // self.steps, 0)
+        if frozen != self._frozen:
             if keras.backend.backend() == "jax":
                 self.model.jax_state_sync()  # else the step would not see the new rates
-            optimizer.depth_rates.assign([0.0] * first + rates[first:])
-        self._step += 1
-
-    def _optimizer(self) -> Any:
-        optimizer: Any = self.model.optimizer
-        return getattr(optimizer, "inner_optimizer", optimizer)  # of one that scales the loss
+            optimizer.depth_rates.assign([0.0] * frozen + rates[frozen:])
+        self._frozen = frozen

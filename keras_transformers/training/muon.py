@@ -36,7 +36,7 @@ class Muon(ByStep, keras.optimizers.Optimizer):
         adam_for: Regular expression; variables whose path it matches are left to Adam. Embeddings
             and a separate output projection belong there.
         **kwargs: Of `keras.optimizers.Optimizer`: `weight_decay`, `global_clipnorm`, `use_ema` ...;
-            and `depths` and `layer_decay`, see `AdamW`.
+            and `no_decay`, `no_decay_variables`, `depths` and `layer_decay`, see `AdamW`.
 
     Raises:
         ValueError: If `momentum` is not in `[0, 1)` or `steps` is not positive.
@@ -117,7 +117,7 @@ class Muon(ByStep, keras.optimizers.Optimizer):
         by_adam: list[tuple[Tensor, Any, int]] = []
         for gradient, variable in zip(gradients, variables, strict=True):
             index = self._get_variable_index(variable)
-            gradient = ops.cast(gradient, variable.dtype)
+            gradient = ops.cast(gradient, self.moments[index].dtype)
             shape = self.shapes[index]
             if shape is None:
                 by_adam.append((gradient, variable, index))
@@ -125,7 +125,7 @@ class Muon(ByStep, keras.optimizers.Optimizer):
             moment = ops.add(self.momentum * self.moments[index], gradient)
             self.assign(self.moments[index], moment)
             ahead = ops.reshape(ops.add(gradient, self.momentum * moment), shape)
-            kind = (shape, keras.backend.standardize_dtype(variable.dtype))
+            kind = (shape, keras.backend.standardize_dtype(gradient.dtype))
             alike.setdefault(kind, []).append((variable, ahead))
         self._update_by_adam(by_adam, learning_rate)
         for (shape, dtype), members in alike.items():
@@ -136,7 +136,7 @@ class Muon(ByStep, keras.optimizers.Optimizer):
                 changes = ops.cast(orthogonalize(x, self.steps), dtype)
                 rate = ops.cast(learning_rate, dtype) * 0.2 * math.sqrt(max(shape))
                 for (variable, _), change in zip(some, ops.unstack(changes), strict=True):
-                    self.assign_sub(variable, rate * ops.reshape(change, variable.shape))
+                    self._subtract(variable, rate * ops.reshape(change, variable.shape))
 
     def _update_by_adam(
         self, updates: Sequence[tuple[Tensor, Any, int]], learning_rate: Tensor
@@ -146,19 +146,7 @@ class Muon(ByStep, keras.optimizers.Optimizer):
             return
         gradients, variables, indices = zip(*updates, strict=True)
         states = [(self.moments[index], self.velocities[index]) for index in indices]
-        if self._adam_by_kernel(gradients, variables, states, learning_rate):
-            return
-        for gradient, variable, (moment, velocity) in zip(
-            gradients, variables, states, strict=True
-        ):
-            rate = ops.cast(learning_rate, variable.dtype)
-            step = ops.cast(self.iterations + 1, variable.dtype)
-            self.assign_add(moment, (1 - self.beta_1) * ops.subtract(gradient, moment))
-            square = ops.subtract(ops.square(gradient), velocity)
-            self.assign_add(velocity, (1 - self.beta_2) * square)
-            unbiased = ops.sqrt(1 - self.beta_2**step) / (1 - self.beta_1**step)
-            change = moment / (ops.sqrt(velocity) + self.epsilon)
-            self.assign_sub(variable, rate * unbiased * change)
+        self._step_of_adam(gradients, variables, states, learning_rate)
 
     def get_config(self) -> dict[str, Any]:
         return {

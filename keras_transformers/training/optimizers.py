@@ -1,5 +1,7 @@
 """What our optimizers mend of Keras's, and AdamW that remembers what it must not decay."""
 
+import re
+import warnings
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -9,8 +11,15 @@ from keras import ops
 from keras_transformers.annotations import Tensor
 from keras_transformers.optimizer_kernels import apply_adam, has_adam
 
-# Names of biases, norms and their like, and of learned tokens and positions.
-NO_DECAY = ("bias", "beta", "gamma", "factor", "class_token", "query_token", "position_embedding")
+# Names of biases, of norms and other scales, and of learned tokens and positions.
+NO_DECAY = (
+    "bias", "beta", "gamma", "factor", "scale", "offset", "magnitude",
+    "class_token", "query_token", "mask_token", "register_tokens",
+    "position_embedding", "relative_key", "relative_value", "table",
+)  # fmt: skip
+# Dtypes too coarse for a step -> bits of the mantissa, and the smallest unit that is rounded to.
+COARSE = {"bfloat16": (7, 2.0**-126), "float16": (10, 2.0**-24)}
+REMAINDER = "remainder"
 
 
 if TYPE_CHECKING:
@@ -22,13 +31,25 @@ else:
 class ByStep(_Optimizer):
     """What our optimizers mend of Keras's, and rates that differ by depth.
 
-    Gradients of tables, averages while accumulating, and on TensorFlow the size of the graph:
-    Keras makes 40 operations for each variable, a third of a step's, which are traced and converted
-    before every first step, whatever is cached.
+    Gradients of tables, schedules and averages while gradients are accumulated, weights that are
+    not decayed, variables of 16 bits, and on TensorFlow the size of the graph: Keras makes 40
+    operations for each variable, a third of a step's, which are traced and converted before every
+    first step, whatever is cached.
+
+    A schedule gets the number of the step, as in papers; Keras's own optimizers give it the number
+    of the batch, which is larger where `gradient_accumulation_steps` batches make a step.
+
+    Variables of bfloat16 and float16 are trained as if they were of float32: in bfloat16 a beta of
+    0.999 is 1, and a change of a thousandth is lost. Moments and accumulated gradients are of
+    float32, steps are computed in it, and what the rounding of a weight takes away is remembered
+    for the next step.
 
     Args:
         depths: How deep each variable lies, see `block_depths`; None treats all alike.
         layer_decay: Factor on learning rate and weight decay for each depth below the deepest.
+        no_decay: Parts of the names of the variables that are not decayed, as regular expressions.
+        no_decay_variables: Paths of more variables that are not decayed, or their positions among
+            those that are trained.
     """
 
     def __init__(
@@ -36,11 +57,15 @@ class ByStep(_Optimizer):
         *args: Any,
         depths: Sequence[int] | None = None,
         layer_decay: float = 1.0,
+        no_decay: str | Sequence[str] = NO_DECAY,
+        no_decay_variables: Sequence[str | int] = (),
         **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
         self.depths = None if depths is None else list(depths)
         self.layer_decay = layer_decay
+        self.no_decay = _names(no_decay)
+        self.no_decay_variables = tuple(no_decay_variables)
         self.depth_rates: Any = None  # a variable, once built
         self._share: Any = None  # of the learning rate, while weights of one depth are decayed
         if not 0 < layer_decay <= 1 or (depths is None and layer_decay != 1):
@@ -58,12 +83,22 @@ class ByStep(_Optimizer):
     def apply(
         self, grads: Sequence[Any], trainable_variables: Sequence[keras.Variable] | None = None
     ) -> None:
-        super().apply(_dense(grads), trainable_variables)
+        super().apply(_in_full(grads), trainable_variables)
 
     def build(self, variables: Sequence[keras.Variable]) -> None:
         if self.built:
             return
+        coarse = [variable for variable in variables if _dtype(variable) in COARSE]
+        if coarse:
+            self._check_coarse(coarse[0])
         super().build(variables)
+        self._decayed = self._find_decayed(variables)
+        self._remainders = [
+            self.add_variable_from_reference(variable, name=REMAINDER)
+            if _dtype(variable) in COARSE
+            else None
+            for variable in variables
+        ]
         if self.depths is None:
             return
         if len(self.depths) != len(variables):
@@ -78,6 +113,40 @@ class ByStep(_Optimizer):
             dtype="float32",
             name="depth_rates",
         )
+
+    def _check_coarse(self, variable: keras.Variable) -> None:
+        """ValueError where a variable of 16 bits would be trained wrongly."""
+        advice = f'Received: {variable.path} of {_dtype(variable)}. Use the policy "mixed_bfloat16"'
+        if self.use_ema:
+            raise ValueError(
+                f"{type(self).__name__}: `use_ema` needs variables of float32; in 16 bits an "
+                f"average would not move. {advice}, or `use_ema=False`."
+            )
+        if not self._in_one_program():
+            raise ValueError(
+                f"{type(self).__name__}: under tf.distribute variables must be of float32; "
+                f"smaller changes than those of 16 bits would be lost. {advice}."
+            )
+
+    def add_variable(
+        self, shape: Any, initializer: Any = "zeros", dtype: Any = None, *args: Any, **kwargs: Any
+    ) -> keras.Variable:
+        """A variable of the optimizer, of float32 for one of 16 bits."""
+        if dtype is not None and keras.backend.standardize_dtype(dtype) in COARSE:
+            # Eight bits of what rounding takes away are enough, and float16 would not reach it.
+            is_remainder = (kwargs.get("name") or "").endswith(f"_{REMAINDER}")
+            dtype = "bfloat16" if is_remainder else "float32"
+        return super().add_variable(shape, initializer, dtype, *args, **kwargs)
+
+    def load_own_variables(self, store: Any) -> None:
+        """Sets the state from a file; those of version 0.2.0 have no remainders of rounding."""
+        remainders = {id(each) for each in getattr(self, "_remainders", ()) if each is not None}
+        others = [each for each in self.variables if id(each) not in remainders]
+        if not remainders or len(store.keys()) != len(others):
+            super().load_own_variables(store)
+            return
+        for i, variable in enumerate(others):
+            variable.assign(store[str(i)])
 
     def rates_of_depths(self) -> list[float]:
         """Factor on the learning rate of each depth, from the first: `layer_decay^(last - i)`."""
@@ -112,7 +181,10 @@ class ByStep(_Optimizer):
         super()._backend_update_step(gradients, variables, learning_rate)
 
     def _get_current_learning_rate(self) -> Any:
-        rate = super()._get_current_learning_rate()
+        if isinstance(self._learning_rate, keras.optimizers.schedules.LearningRateSchedule):
+            rate = self._learning_rate(self.iterations)  # steps; Keras passes batches
+        else:
+            rate = super()._get_current_learning_rate()
         return rate if self._share is None else rate * self._share
 
     def _in_one_program(self) -> bool:
@@ -120,33 +192,66 @@ class ByStep(_Optimizer):
         strategy = getattr(self, "_distribution_strategy", None)
         return strategy is None or type(strategy).__name__ == "_DefaultDistributionStrategy"
 
-    def _adam_by_kernel(
+    def _precise(self, variable: Any) -> Any:
+        """A variable with what rounding took away from it, in the dtype of its step."""
+        remainder = self._remainders[self._get_variable_index(variable)]
+        if remainder is None:
+            return variable
+        return ops.add(ops.cast(variable, "float32"), ops.cast(remainder, "float32"))
+
+    def _subtract(self, variable: Any, change: Tensor) -> None:
+        """Changes a variable, and remembers what rounding takes away."""
+        remainder = self._remainders[self._get_variable_index(variable)]
+        if remainder is None:
+            self.assign_sub(variable, change)
+            return
+        value = self._precise(variable) - change
+        nearest = _nearest(value, _dtype(variable))
+        self.assign(variable, ops.cast(nearest, variable.dtype))
+        self.assign(remainder, ops.cast(value - nearest, remainder.dtype))
+
+    def _step_of_adam(
         self,
         gradients: Sequence[Tensor],
         variables: Sequence[Any],
-        states: Sequence[tuple[keras.Variable, keras.Variable]],
+        states: Sequence[tuple[keras.Variable, ...]],
         learning_rate: Tensor,
-    ) -> bool:
-        """Adam's step by one operation for each variable, the same numbers, where there is one.
+    ) -> None:
+        """Adam's step, by one operation for each variable where there is one.
+
+        Under tf.distribute Keras sums gradients first, and there is none.
 
         Args:
             gradients, variables: As Keras hands them to `_backend_update_step`.
-            states: Momentum and velocity of each variable.
+            states: Momentum and velocity of each variable, and with AMSGrad the largest velocity.
             learning_rate: A scalar.
-
-        Returns:
-            Whether it was done; otherwise nothing was changed: under tf.distribute Keras sums
-            gradients first.
         """
-        if not has_adam() or not self._in_one_program():
-            return False
         scalars: dict[str, dict[str, Tensor]] = {}
         for gradient, variable, state in zip(gradients, variables, states, strict=True):
-            dtype = keras.backend.standardize_dtype(variable.dtype)
+            dtype = _dtype(state[0])
             if dtype not in scalars:
                 scalars[dtype] = self._scalars_of_adam(dtype, learning_rate)
-            apply_adam(ops.cast(gradient, dtype), variable, *state, scalars[dtype])
-        return True
+            gradient, numbers = ops.cast(gradient, dtype), scalars[dtype]
+            by_kernel = has_adam() and self._in_one_program() and len(state) == 2
+            if by_kernel and _dtype(variable) == dtype:
+                apply_adam(gradient, variable, *state, numbers)
+                continue
+            moment, velocity = self._moments_of_adam(gradient, state[0], state[1], numbers)
+            if len(state) > 2:
+                self.assign(state[2], ops.maximum(state[2], velocity))
+                velocity = ops.convert_to_tensor(state[2])
+            unbiased = ops.sqrt(1 - numbers["beta2_power"]) / (1 - numbers["beta1_power"])
+            change = moment / (ops.sqrt(velocity) + numbers["epsilon"])
+            self._subtract(variable, numbers["lr"] * unbiased * change)
+
+    def _moments_of_adam(
+        self, gradient: Tensor, moment: Any, velocity: Any, numbers: dict[str, Tensor]
+    ) -> tuple[Tensor, Tensor]:
+        """Moves the two moments, and returns them."""
+        self.assign_add(moment, (1 - numbers["beta1"]) * ops.subtract(gradient, moment))
+        square = ops.subtract(ops.square(gradient), velocity)
+        self.assign_add(velocity, (1 - numbers["beta2"]) * square)
+        return ops.convert_to_tensor(moment), ops.convert_to_tensor(velocity)
 
     def _scalars_of_adam(self, dtype: str, learning_rate: Tensor) -> dict[str, Tensor]:
         own: Any = self
@@ -160,6 +265,56 @@ class ByStep(_Optimizer):
             "beta1_power": ops.power(beta_1, step),
             "beta2_power": ops.power(beta_2, step),
         }
+
+    def exclude_from_weight_decay(
+        self,
+        var_list: Sequence[keras.Variable] | None = None,
+        var_names: str | Sequence[str] | None = None,
+    ) -> None:
+        """Spares more variables from weight decay, beside those of `no_decay`.
+
+        Part of the configuration: it holds after a model is saved and loaded.
+
+        Args:
+            var_list: Variables, remembered by their paths, and once the optimizer is built by
+                their positions, as another process may make other paths.
+            var_names: Parts of names.
+
+        Raises:
+            ValueError: If the optimizer is built.
+        """
+        if self.built:
+            raise ValueError(
+                f"{type(self).__name__}: `exclude_from_weight_decay` must be called before the "
+                "first step. Received: an optimizer that is built."
+            )
+        self.no_decay = (*self.no_decay, *_names(var_names or ()))
+        paths = (getattr(each, "path", each.name) for each in var_list or ())
+        self.no_decay_variables = (*self.no_decay_variables, *paths)
+
+    def _find_decayed(self, variables: Sequence[keras.Variable]) -> list[bool]:
+        """Whether each variable is decayed; warns of paths that are none of theirs."""
+        paths = [getattr(variable, "path", variable.name) for variable in variables]
+        spared = set(self.no_decay_variables)
+        unknown = spared - {*paths, *range(len(paths))}
+        if unknown:
+            names = ", ".join(sorted(map(str, unknown)))
+            warnings.warn(
+                f"{type(self).__name__}: `no_decay_variables` has {names}, unknown among the "
+                f"{len(paths)} variables that are trained.",
+                stacklevel=3,
+            )
+        self.no_decay_variables = tuple(
+            i for i, path in enumerate(paths) if i in spared or path in spared
+        )
+        parts = re.compile("|".join(self.no_decay)) if self.no_decay else None
+        return [
+            i not in self.no_decay_variables and not (parts and parts.search(variable.name))
+            for i, variable in enumerate(variables)
+        ]
+
+    def _use_weight_decay(self, variable: Any) -> bool:
+        return self._decayed[self._get_variable_index(variable)]
 
     def _apply_weight_decay(self, variables: Sequence[keras.Variable]) -> None:
         """Takes the same shares off as Keras does, of which each is computed once."""
@@ -177,10 +332,11 @@ class ByStep(_Optimizer):
         kept: dict[str, Tensor] = {}
         for variable in variables:
             if self._use_weight_decay(variable):
-                dtype = keras.backend.standardize_dtype(variable.dtype)
+                value = self._precise(variable)
+                dtype = _dtype(value)
                 if dtype not in kept:
                     kept[dtype] = ops.cast(self.learning_rate, dtype) * self.weight_decay
-                self.assign_sub(variable, ops.multiply(variable, kept[dtype]))
+                self._subtract(variable, ops.multiply(value, kept[dtype]))
 
     def _update_model_variables_moving_average(
         self, trainable_variables: Sequence[keras.Variable]
@@ -204,8 +360,13 @@ class ByStep(_Optimizer):
                 average.assign(share * average + (1 - share) * variable)
 
     def get_config(self) -> dict[str, Any]:
-        config = super().get_config()
-        return {**config, "depths": self.depths, "layer_decay": self.layer_decay}
+        return {
+            **super().get_config(),
+            "depths": self.depths,
+            "layer_decay": self.layer_decay,
+            "no_decay": list(self.no_decay),
+            "no_decay_variables": list(self.no_decay_variables),
+        }
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
@@ -214,16 +375,22 @@ class AdamW(ByStep, keras.optimizers.AdamW):
 
     Loshchilov & Hutter 2019, https://arxiv.org/abs/1711.05101. What Keras's own
     `exclude_from_weight_decay` was told is lost when a model is saved and loaded; here it is part
-    of the configuration.
+    of the configuration. A schedule counts steps, also where `gradient_accumulation_steps` batches
+    make one. Variables of bfloat16 and float16 learn as those of float32 do.
 
     Args:
         learning_rate: A float or a schedule.
         weight_decay: Share of a weight taken off in each step, times the learning rate.
         no_decay: Parts of the names of the variables that are not decayed; by default biases,
-            norms, layer scales, learned tokens and positions.
-        **kwargs: Of `keras.optimizers.AdamW`; and `depths` of the variables, by `block_depths`,
-            with `layer_decay`, the factor on learning rate and weight decay for each depth below
-            the deepest (Clark et al. 2020, https://arxiv.org/abs/2003.10555).
+            norms and other scales, learned tokens and positions. One string is one part.
+        **kwargs: Of `keras.optimizers.AdamW`; `no_decay_variables`, paths or positions of more
+            variables that are not decayed; and `depths` of the variables, by `block_depths`, with
+            `layer_decay`, the factor on learning rate and weight decay for each depth below the
+            deepest (Clark et al. 2020, https://arxiv.org/abs/2003.10555).
+
+    Raises:
+        ValueError: When it is built, for variables of 16 bits with `use_ema` or under
+            tf.distribute.
 
     Example:
     >>> import keras
@@ -238,34 +405,59 @@ class AdamW(ByStep, keras.optimizers.AdamW):
         self,
         learning_rate: Any = 1e-3,
         weight_decay: float = 4e-3,
-        no_decay: Sequence[str] = NO_DECAY,
+        no_decay: str | Sequence[str] = NO_DECAY,
         name: str = "adamw",
         **kwargs: Any,
     ) -> None:
-        super().__init__(learning_rate, weight_decay=weight_decay, name=name, **kwargs)
-        self.no_decay = tuple(no_decay)
-        self.exclude_from_weight_decay(var_names=list(self.no_decay))
+        super().__init__(
+            learning_rate, weight_decay=weight_decay, no_decay=no_decay, name=name, **kwargs
+        )
 
     def _update_at_rate(
         self, gradients: Sequence[Tensor], variables: Sequence[Any], learning_rate: Tensor
     ) -> None:
-        indices = [self._get_variable_index(variable) for variable in variables]
-        states = [(self._momentums[i], self._velocities[i]) for i in indices]
-        given = (gradients, variables, states, learning_rate)
-        if self.amsgrad or not self._adam_by_kernel(*given):
+        if not self._in_one_program():
             super()._update_at_rate(gradients, variables, learning_rate)
+            return
+        slots = [self._momentums, self._velocities]
+        slots += [self._velocity_hats] if self.amsgrad else []
+        indices = [self._get_variable_index(variable) for variable in variables]
+        states = [tuple(slot[i] for slot in slots) for i in indices]
+        self._step_of_adam(gradients, variables, states, learning_rate)
 
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "no_decay": list(self.no_decay)}
+
+def _names(given: str | Sequence[str]) -> tuple[str, ...]:
+    return (given,) if isinstance(given, str) else tuple(given)
 
 
-def _dense(gradients: Sequence[Any]) -> list[Any]:
-    """Gradients as plain tensors.
+def _dtype(variable: Any) -> str:
+    dtype: str = keras.backend.standardize_dtype(variable.dtype)
+    return dtype
+
+
+def _in_full(gradients: Sequence[Any]) -> list[Any]:
+    """Gradients as plain tensors of at least 32 bits.
 
     TensorFlow's gradient of an embedding lists a row once for each position that it was taken to;
     Keras's optimizers square each of the list: for a row taken twice, not the square of the sum.
+    Norms and sums of many gradients of 16 bits would overflow or stand still.
     """
-    return [
+    plain = (
         ops.add(each, ops.zeros(each.shape, each.dtype)) if hasattr(each, "indices") else each
         for each in gradients
+    )
+    return [
+        each if each is None or _dtype(each) not in COARSE else ops.cast(each, "float32")
+        for each in plain
     ]
+
+
+def _nearest(value: Tensor, dtype: str) -> Tensor:
+    """Rounds float32 to the numbers of a smaller dtype, as float32.
+
+    Not by casting there and back, which XLA leaves out.
+    """
+    bits, least = COARSE[dtype]
+    power = ops.view(ops.bitwise_and(ops.view(value, "int32"), 0x7F800000), "float32")
+    unit = ops.maximum(power * 2.0**-bits, least)
+    return ops.round(value / unit) * unit

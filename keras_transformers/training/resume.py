@@ -47,18 +47,20 @@ class ExactResume(keras.callbacks.Callback):
     Args:
         folder: Where the checkpoints lie.
         every_minutes: Minutes from one checkpoint to the next, or None.
-        every_steps: Steps from one to the next, or None.
+        every_steps: Steps (batches) from one to the next, or None. With `steps_per_execution` above
+            1, after the execution that holds the step.
         keep: How many stay.
         resume: Whether to continue from the newest checkpoint in `folder`, if there is one.
 
     Attributes:
-        start: Epoch and step that the data begin with, for `streams.epochs`; (0, 0) for a new run.
+        start: Epoch and batch that the data begin with, for `streams.epochs`; (0, 0) for a new run.
 
     Raises:
         ValueError: If a number is not positive; if `folder` holds checkpoints and `resume` is
             False, or none of them is whole; in `fit`, if the checkpoint is of another model or
-            optimizer, if the number of steps is not known, the callbacks did not come from `after`,
-            or several hosts share matrices.
+            optimizer, or of other `steps_per_execution`; if these do not divide the number of
+            steps, or that is not known; if the callbacks did not come from `after`, or several
+            hosts share matrices.
         FloatingPointError: In `fit`, when weights or optimizer are not finite.
         OSError: In `fit`, when a checkpoint cannot be written.
 
@@ -108,7 +110,7 @@ class ExactResume(keras.callbacks.Callback):
                 "or write into another folder."
             )
         epoch, made = self._found[0]["made"] if self._found else (0, 1)
-        self.start = (epoch, made - 1)
+        self.start = (epoch, made - (self._of_execution() if self._found else 1))
         self._watched: list[keras.callbacks.Callback] = []
         self._terminated = self._working = False
         self._steps = self._step = self._total = 0
@@ -133,6 +135,7 @@ class ExactResume(keras.callbacks.Callback):
                 "ExactResume: `fit` needs `callbacks=resume.after([...])` and `steps_per_epoch`. "
                 f"Received: steps_per_epoch={steps}"
             )
+        self._check_execution(steps)
         self._refuse_shares_on_other_hosts()
         self._steps, self._step = steps, 0
         self._total = self._found[0]["total"] if self._found else 0
@@ -151,6 +154,27 @@ class ExactResume(keras.callbacks.Callback):
             saved = snapshot.stored(self._found[1], "trainable")
             if len(saved) == len(self.model.trainable_variables):
                 self._assign("trainable", self.model.trainable_variables)  # for who looks at them
+
+    def _of_execution(self) -> int:
+        """Steps of an execution in the run that left the checkpoint."""
+        steps: int = self._found[0].get("steps_per_execution", 1)
+        return steps
+
+    def _check_execution(self, steps: int) -> None:
+        """ValueError if batches cannot be counted by executions, or the checkpoint had others."""
+        self._per_execution = getattr(self._model, "steps_per_execution", 1)
+        if steps % self._per_execution:
+            raise ValueError(
+                "ExactResume: `steps_per_execution` must divide `steps_per_epoch`, or Keras would "
+                "take batches of the next epoch. Received: steps_per_execution="
+                f"{self._per_execution}, steps_per_epoch={steps}"
+            )
+        if self._found and self._of_execution() != self._per_execution:
+            raise ValueError(
+                f"ExactResume: the checkpoint in {self.checkpoints.folder} needs "
+                f"`compile(steps_per_execution={self._of_execution()})`, as in the run that left "
+                f"it. Received: steps_per_execution={self._per_execution}"
+            )
 
     def _refuse_shares_on_other_hosts(self) -> None:
         """ValueError where this host does not hold the whole model; also finds who writes."""
@@ -188,15 +212,14 @@ class ExactResume(keras.callbacks.Callback):
     def _watch(self, *data: Any) -> Any:
         self._working = True
         try:
-            per_call = getattr(self._model, "steps_per_execution", 1)
-            self._step = min(self._step + per_call, self._steps)
+            self._step += self._per_execution
             if self._found and self._step < self._found[0]["made"][1]:
                 logs = self._found[0]["logs"]
                 return logs if keras.backend.backend() != "jax" else (logs, data[0])
             result = self._train(*data)
             if self._found:
                 return self._restore(result)
-            self._total += 1
+            self._total += self._per_execution
             self._save_if_due(result)
             return result
         except BaseException:
@@ -209,7 +232,8 @@ class ExactResume(keras.callbacks.Callback):
         terminated = self._terminated  # once: it may come while this runs, and waits for a step
         minutes = (time.monotonic() - self._last_saved) / 60
         due = self.every_minutes is not None and minutes >= self.every_minutes
-        due |= self.every_steps is not None and self._total % self.every_steps == 0
+        if self.every_steps is not None:
+            due |= self._total % self.every_steps < self._per_execution
         due |= terminated
         ends = self._step == self._steps or self._model.stop_training
         if self._writes and (due or ends):
@@ -254,6 +278,7 @@ class ExactResume(keras.callbacks.Callback):
         logs, arrays, paths = snapshot.take(self._model, result)
         state = {
             "made": [self._epoch, self._step],
+            "steps_per_execution": self._per_execution,
             "stop_training": bool(self._model.stop_training),
             "total": self._total,
             "cores": snapshot.available_cores(),

@@ -5,7 +5,16 @@ import numpy as np
 import pytest
 
 from keras_transformers.models import Transformer, ViT
-from keras_transformers.training import AdamW, Muon, SmoothedCrossEntropy
+from keras_transformers.training import (
+    AdamW,
+    BudgetedDecay,
+    InverseSquareRoot,
+    Lamb,
+    Muon,
+    SmoothedCrossEntropy,
+    WarmupLinear,
+)
+from tests.slow import slow_except
 
 ON_JAX = keras.backend.backend() == "jax"
 RNG = np.random.default_rng(11)
@@ -24,7 +33,7 @@ def transformer(ids=IDS, reduction="mean_with_sample_weight"):
     return Transformer(31, **BLOCK), SmoothedCrossEntropy(0.1, reduction=reduction), inputs, ids
 
 
-def weights(make, accumulated, optimizer=AdamW, batch=16):
+def weights(make, accumulated, optimizer=AdamW, batch=16, rate=1e-2, callbacks=()):
     """After three steps with so many rows each, in so many batches."""
     keras.utils.set_random_seed(4)
     model, loss, inputs, targets = make()
@@ -33,7 +42,7 @@ def weights(make, accumulated, optimizer=AdamW, batch=16):
     # Epsilon above the rounding of gradients that are zero, as that of the keys' bias is.
     model.compile(
         optimizer(
-            1e-2,
+            rate,
             weight_decay=0.05,
             epsilon=1e-4,
             global_clipnorm=0.1,
@@ -42,7 +51,14 @@ def weights(make, accumulated, optimizer=AdamW, batch=16):
         loss,
         jit_compile=True,
     )
-    model.fit(inputs, targets, batch_size=batch // accumulated, shuffle=False, verbose=0)
+    model.fit(
+        inputs,
+        targets,
+        batch_size=batch // accumulated,
+        shuffle=False,
+        verbose=0,
+        callbacks=callbacks,
+    )
     # A key's bias changes no output: its gradient is rounding, which Muon makes as large as any.
     kept = [v for v in model.trainable_variables if not v.path.endswith("key/bias")]
     return [keras.ops.convert_to_numpy(variable).astype("float64") for variable in kept]
@@ -56,6 +72,26 @@ def difference(one, other):
 @pytest.mark.parametrize("optimizer", [AdamW, pytest.param(Muon, marks=pytest.mark.slow)])
 def test_four_batches_make_the_step_of_one_four_times_as_large(make, optimizer):
     assert difference(weights(make, 4, optimizer), weights(make, 1, optimizer)) < 1e-5
+
+
+SCHEDULES = {
+    "linear": WarmupLinear(0.02, 2, 3),
+    "inverse square root": InverseSquareRoot(16, 2, scale=0.1),
+    "cosine": keras.optimizers.schedules.CosineDecay(0.01, 3, warmup_target=0.02, warmup_steps=1),
+    "a budget's": None,
+}
+
+
+@pytest.mark.parametrize("schedule", slow_except(SCHEDULES, "linear", "a budget's"))
+@pytest.mark.parametrize("optimizer", [AdamW, *(pytest.param(o, marks=pytest.mark.slow) for o in
+    (Lamb, Muon))])  # fmt: skip
+def test_a_schedule_counts_steps_of_any_number_of_batches(schedule, optimizer):
+    def trained(accumulated):
+        budget = [] if schedule else [BudgetedDecay(0.02, warmup_steps=2, steps=3)]
+        rate = schedule or 0.0
+        return weights(vit, accumulated, optimizer, rate=rate, callbacks=budget)
+
+    assert difference(trained(4), trained(1)) < 2e-5
 
 
 @pytest.mark.slow

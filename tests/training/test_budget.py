@@ -92,3 +92,68 @@ def test_a_cosine_decays_slowly_first_and_last():
     np.testing.assert_allclose(seen.rates, expected, rtol=1e-6)
     with pytest.raises(ValueError, match="`decay` must be one of linear, cosine. .*'step'"):
         BudgetedDecay(0.8, steps=10, decay="step")
+
+
+def sum_of_rates(budget, batches=1, per_execution=1, rows=5, epochs=9):
+    """How far a weight falls whose gradient is 1, and how many batches were trained on."""
+    model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1, use_bias=False)])
+    accumulated = batches if batches > 1 else None
+    sgd = keras.optimizers.SGD(0.0, gradient_accumulation_steps=accumulated)
+    model.compile(sgd, "mae", steps_per_execution=per_execution, jit_compile=False)
+    model.set_weights([np.array([[100.0]], "float32")])
+    ones = np.ones((rows, 1), "float32")
+    model.fit(ones, 0 * ones, batch_size=1, epochs=epochs, verbose=0, callbacks=[budget])
+    return 100 - model.get_weights()[0].item(), int(sgd._iterations)
+
+
+@pytest.mark.parametrize("decay", ["linear", "cosine"])
+@pytest.mark.parametrize("batches", [1, 3])
+@pytest.mark.parametrize("per_execution", [1, 4])
+def test_a_budget_is_of_steps_whatever_makes_a_step_or_an_execution(decay, batches, per_execution):
+    """Epochs of 5 batches, whose last execution has fewer than others."""
+    steps = np.arange(12)
+    decayed = {"linear": 1 - steps / 12, "cosine": (1 + np.cos(np.pi * steps / 12)) / 2}[decay]
+    expected = 0.8 * np.minimum((steps + 1) / 4, decayed).sum()
+    budget = BudgetedDecay(0.8, warmup_steps=4, steps=12, decay=decay)
+    fallen, trained = sum_of_rates(budget, batches, per_execution)
+    ends = (
+        12 * batches
+        if per_execution == 1
+        else min(
+            begin + min(4, 5 - begin % 5)
+            for begin in range(45)
+            if begin % 5 in (0, 4) and begin + min(4, 5 - begin % 5) >= 12 * batches
+        )
+    )
+    assert trained == ends
+    np.testing.assert_allclose(fallen, expected, rtol=1e-5)
+
+
+def test_executions_that_go_on_into_the_next_epoch_are_counted():
+    """Keras takes 4 batches from endless data where 1 is left of an epoch of 5."""
+    tf = pytest.importorskip("tensorflow")
+    endless = tf.data.Dataset.from_tensors((np.ones((1, 3)), np.ones((1, 1)))).repeat()
+    model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
+    model.compile(keras.optimizers.SGD(0.0), "mse", steps_per_execution=4, jit_compile=False)
+    callbacks = [BudgetedDecay(1.0, steps=24)]
+    model.fit(endless, steps_per_epoch=5, epochs=9, verbose=0, callbacks=callbacks)
+    assert int(model.optimizer._iterations) == 24
+
+
+def test_minutes_left_are_those_of_the_steps_that_are_left(monkeypatch):
+    """A second for each batch, two batches a step, four an execution."""
+    clock = [100.0]
+    monkeypatch.setattr(budget.time, "monotonic", lambda: clock[0])
+    decay, left = BudgetedDecay(1.0, steps=20), []
+
+    def pass_time(batch, logs):
+        left.append(decay.minutes_left())
+        clock[0] += 4.0
+
+    watch = keras.callbacks.LambdaCallback(on_train_batch_begin=pass_time)
+    sgd = keras.optimizers.SGD(0.0, gradient_accumulation_steps=2)
+    model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
+    model.compile(sgd, "mse", steps_per_execution=4, jit_compile=False)
+    model.fit(np.ones((20, 3)), np.ones((20, 1)), 1, epochs=2, verbose=0, callbacks=[decay, watch])
+    # After the first execution, which compiles, there is no pace yet: no second has been measured.
+    np.testing.assert_allclose(left[2:], [(40 - 4 * i) / 60 * (i - 1) / i for i in range(2, 10)])

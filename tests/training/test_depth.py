@@ -91,15 +91,15 @@ def adam(weights, gradients):
 
 
 def lamb(weights, gradients):
-    """The same of LAMB (You et al. 2020, algorithm 2), with Keras's decay beside the ratio."""
+    """The same of LAMB (You et al. 2020, algorithm 2), with its decay inside the ratio."""
     weights = [w.astype("float64") for w in weights]
     m, v = ([np.zeros_like(w) for w in weights] for _ in range(2))
     for step, gradient in enumerate(gradients, 1):
         for i, g in enumerate(gradient):
-            weights[i] -= RATE * SHARES[i] * DECAY * weights[i]
             m[i] = 0.9 * m[i] + 0.1 * g
             v[i] = 0.999 * v[i] + 0.001 * g**2
             ahead = (m[i] / (1 - 0.9**step)) / (np.sqrt(v[i] / (1 - 0.999**step)) + 1e-7)
+            ahead += DECAY * weights[i]
             ratio = np.linalg.norm(weights[i]) / np.linalg.norm(ahead)
             weights[i] -= RATE * SHARES[i] * ratio * ahead
     return weights
@@ -174,6 +174,34 @@ def test_blocks_that_are_frozen_stay_to_the_bit_until_their_turn(tmp_path):
     model.save(tmp_path / "model.keras")
     again = keras.saving.load_model(tmp_path / "model.keras").optimizer
     np.testing.assert_allclose(again.depth_rates, [0.0, 0.25, 0.5, 1.0])
+
+
+@pytest.mark.parametrize(
+    ("batches", "per_execution", "scaled"),
+    [(1, 1, False), (1, 4, False), (3, 1, False), (3, 4, True), (1, 3, False)],
+)
+def test_a_depth_opens_after_so_many_steps_of_the_optimizer(batches, per_execution, scaled):
+    """However many batches make a step or an execution; epochs of 14 batches end one early."""
+    model, opened = small_vit(), []
+    accumulated = batches if batches > 1 else None
+    adam = AdamW(1e-3, depths=block_depths(model), gradient_accumulation_steps=accumulated)
+    adam = keras.optimizers.LossScaleOptimizer(adam) if scaled else adam
+    model.compile(adam, "mse", steps_per_execution=per_execution, jit_compile=False)
+    inner = getattr(adam, "inner_optimizer", adam)
+
+    def remember(batch, logs):
+        if keras.backend.backend() == "jax":
+            model.jax_state_sync()
+        rates = keras.ops.convert_to_numpy(inner.depth_rates)
+        opened.append((batch, int(np.sum(rates > 0))))
+
+    unfreezing = GradualUnfreezing(steps=5)
+    watch = keras.callbacks.LambdaCallback(on_train_batch_begin=remember)
+    x, y = np.ones((14, 8, 8, 1), "float32"), np.ones((14, 3), "float32")
+    model.fit(x, y, 1, epochs=3, verbose=0, callbacks=[unfreezing, watch])
+    begun = [14 * epoch + batch for epoch in range(3) for batch in range(0, 14, per_execution)]
+    expected = [min(4, 1 + step // batches // 5) for step in begun]
+    assert [number for _, number in opened] == expected
 
 
 def test_a_block_alone_has_one_depth():

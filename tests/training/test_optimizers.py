@@ -6,8 +6,9 @@ import pytest
 
 from keras_transformers.layers import SelfAttention
 from keras_transformers.models import ViT
-from keras_transformers.training import AdamW, Muon, orthogonalize
+from keras_transformers.training import AdamW, Lamb, Muon, orthogonalize
 from keras_transformers.training.orthogonalization import polar_polynomials
+from tests import every_layer, every_model
 
 RATE, MOMENTUM = 0.01, 0.9
 
@@ -155,6 +156,113 @@ def test_what_is_not_decayed_can_be_chosen():
     optimizer.apply([keras.ops.zeros(2), keras.ops.zeros(2)], [kernel, bias])
     assert np.all(keras.ops.convert_to_numpy(kernel) == 1.0)
     np.testing.assert_allclose(keras.ops.convert_to_numpy(bias), 0.95)
+
+
+# Names of weights that multiply tokens or are looked up for them, and of DETR's queries and levels.
+DECAYED = {
+    "kernel",
+    "recurrent_kernel",
+    "hidden_kernel",
+    "output_kernel",
+    "token_embedding",
+    "output_embedding",
+    "embedding",
+    "vector",
+    "scores",
+}
+
+
+def test_biases_scales_tokens_and_positions_of_every_model_and_layer_are_spared():
+    names = {}
+    for name, make in every_model.MODELS.items():
+        model, (inputs, _) = make(0.0), every_model.data(name)
+        model.build(keras.tree.map_structure(lambda x: (None, *x.shape[1:]), inputs))
+        names |= {v.name: v for v in model.trainable_variables}
+    for case in every_layer.EVERY.values():
+        layer = case.make()
+        layer(*case.inputs)
+        names |= {v.name: v for v in layer.trainable_variables}
+    names |= {n: keras.Variable(np.ones(2), name=n) for n in ("logit_scale", "magnitude")}
+    assert {"scale", "offset", "register_tokens", "mask_token", "log_scale"} <= set(names)
+    optimizer = AdamW()
+    optimizer.build(list(names.values()))
+    assert {n for n, v in names.items() if optimizer._use_weight_decay(v)} == DECAYED & set(names)
+
+
+@pytest.mark.parametrize("kind", [AdamW, Lamb, Muon])
+def test_what_is_spared_stays_spared_after_reload(kind, tmp_path):
+    """By one name, by variables beside the names, and by the defaults."""
+    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(3), keras.layers.Dense(2)])
+    one_name = kind(0.1, weight_decay=0.5, no_decay="bias")
+    assert one_name.no_decay == ("bias",)
+    for optimizer in (kind(0.1, weight_decay=0.5), one_name):
+        model.set_weights([np.ones(weight.shape) for weight in model.get_weights()])
+        optimizer.exclude_from_weight_decay([model.layers[-1].kernel])
+        model.compile(optimizer, "mse")
+        optimizer.build(model.trainable_variables)
+        model.save(tmp_path / "model.keras")
+        for each in (model, keras.models.load_model(tmp_path / "model.keras")):
+            variables = each.trainable_variables
+            each.optimizer.apply([keras.ops.zeros(v.shape) for v in variables], variables)
+            arrays = map(keras.ops.convert_to_numpy, variables)
+            changed = [bool(np.any(array != 1)) for array in arrays]
+            assert changed == [True, False, False, False]
+
+
+def test_exclusions_come_before_the_first_step_and_name_what_there_is():
+    optimizer = AdamW(no_decay_variables=["nowhere/kernel"])
+    with pytest.warns(UserWarning, match="`no_decay_variables` has nowhere/kernel, unknown among"):
+        optimizer.build([keras.Variable(np.ones(2))])
+    with pytest.raises(
+        ValueError, match="AdamW: `exclude_from_weight_decay` must be called before"
+    ):
+        optimizer.exclude_from_weight_decay(var_names=["kernel"])
+
+
+@pytest.mark.parametrize("kind", [AdamW, Lamb, Muon])
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_averages_of_16_bits_are_refused(kind, dtype):
+    variable = keras.Variable(np.ones(3), dtype=dtype, name="kernel")
+    with pytest.raises(ValueError, match=f"`use_ema` needs variables of float32.*of {dtype}"):
+        kind(use_ema=True).build([variable])
+
+
+@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="of TensorFlow alone")
+def test_variables_of_16_bits_are_refused_under_tf_distribute():
+    import tensorflow as tf
+
+    with tf.distribute.MirroredStrategy(["CPU:0"]).scope():
+        optimizer = AdamW()
+        variable = keras.Variable(np.ones(3), dtype="bfloat16", name="kernel")
+        with pytest.raises(ValueError, match="under tf.distribute variables must be of float32"):
+            optimizer.build([variable])
+
+
+def one_step(optimizer, variable):
+    optimizer.apply([keras.ops.cast([0.5, -0.25, 0.125], variable.dtype)], [variable])
+
+
+@pytest.mark.parametrize("kind", [AdamW, Lamb, Muon])
+def test_a_saved_optimizer_of_16_bits_goes_on_and_an_old_one_is_read(kind):
+    """What version 0.2.0 saved has no remainders of rounding."""
+    variables = [keras.Variable(np.ones(3), dtype="bfloat16", name="kernel") for _ in range(3)]
+    optimizers = [kind(1e-3) for _ in variables]
+    store, old = {}, {}
+    one_step(optimizers[0], variables[0])
+    optimizers[0].save_own_variables(store)
+    kept = [v for v in optimizers[0].variables if not v.path.endswith("remainder")]
+    assert len(kept) == len(store) - 1
+    old = {str(i): variable.numpy() for i, variable in enumerate(kept)}
+    for optimizer, variable, state in zip(optimizers[1:], variables[1:], (store, old), strict=True):
+        variable.assign(variables[0])
+        optimizer.build([variable])
+        optimizer.load_own_variables(state)
+    for optimizer, variable in zip(optimizers, variables, strict=True):
+        for _ in range(9):
+            one_step(optimizer, variable)
+    whole, again, without = (keras.ops.convert_to_numpy(v).astype("float64") for v in variables)
+    np.testing.assert_array_equal(again, whole)
+    np.testing.assert_allclose(without, whole, atol=2.0**-7)
 
 
 @pytest.mark.parametrize("name", ["adamw", "muon"])

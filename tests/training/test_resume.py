@@ -81,13 +81,19 @@ def adapted_model():
     return model
 
 
-def plain_model():
+def plain_model(per_execution=1, policy="float32", optimizer=None):
     """One that is quick to build, and draws nothing."""
-    model = keras.Sequential([keras.Input((7,), dtype="int32"), keras.layers.Embedding(13, 4)])
+    embedding = keras.layers.Embedding(13, 4, dtype=policy)
+    model = keras.Sequential([keras.Input((7,), dtype="int32"), embedding])
     model.add(keras.layers.Flatten())
     model.add(keras.layers.Dense(3))
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    model.compile(keras.optimizers.Adam(use_ema=True), loss, jit_compile=False)
+    model.compile(
+        optimizer or keras.optimizers.Adam(use_ema=True),
+        loss,
+        jit_compile=False,
+        steps_per_execution=per_execution,
+    )
     return model
 
 
@@ -169,6 +175,69 @@ def test_every_optimizer_and_precision_is_resumed(tmp_path, optimizer, policy):
         fit(tmp_path / "killed", 11, model=new)
     model, _ = fit(tmp_path / "killed", model=new, seed=99)
     check_same(model, expected)
+
+
+@pytest.mark.parametrize(
+    ("kill_after", "every"), [(3, 4), *(pytest.param(*c, marks=pytest.mark.slow) for c in
+    [(2, 3), (5, 4), (7, 4), (8, 5)])]
+)  # fmt: skip
+def test_executions_of_several_steps_are_resumed(tmp_path, kill_after, every):
+    """Killed after some executions of two steps; epochs of six, checkpoints at any step."""
+
+    def fit_six(folder, kill_after=None, per_execution=2):
+        keras.utils.set_random_seed(5)
+        model = plain_model(per_execution, optimizer=AdamW(0.0, gradient_accumulation_steps=3))
+        resume = ExactResume(folder, every_minutes=None, every_steps=every)
+        budget = BudgetedDecay(0.1, warmup_steps=2, steps=8)
+        history = model.fit(
+            streams.epochs(make, 6, resume.start),
+            steps_per_epoch=6,
+            epochs=4,
+            initial_epoch=resume.start[0],
+            callbacks=resume.after([budget, Kill(kill_after or -1)]),
+            verbose=0,
+        ).history
+        history.pop("seconds")
+        return model, history
+
+    expected, history = fit_six(tmp_path / "whole")
+    with pytest.raises(Killed):
+        fit_six(tmp_path / "killed", kill_after)
+    with pytest.raises(ValueError, match="needs `compile.steps_per_execution=2.*Received: .*=3"):
+        fit_six(tmp_path / "killed", per_execution=3)
+    model, again = fit_six(tmp_path / "killed")
+    check_same(model, expected)
+    assert again == history
+
+
+def test_executions_that_do_not_divide_an_epoch_are_refused(tmp_path):
+    with pytest.raises(ValueError, match="must divide `steps_per_epoch`.*=2, steps_per_epoch=5"):
+        fit(tmp_path, model=lambda: plain_model(2))
+
+
+def test_variables_of_16_bits_are_resumed_with_what_rounding_took(tmp_path):
+    def new():
+        return plain_model(policy="bfloat16", optimizer=AdamW(0.0))
+
+    def fit_plainly(folder, kill_after=None):
+        keras.utils.set_random_seed(5)
+        model = new()
+        resume = ExactResume(folder, every_minutes=None, every_steps=3)
+        budget = BudgetedDecay(1e-3, steps=STEPS * EPOCHS)
+        model.fit(
+            streams.epochs(make, STEPS, resume.start),
+            steps_per_epoch=STEPS,
+            epochs=EPOCHS,
+            initial_epoch=resume.start[0],
+            callbacks=resume.after([budget, Kill(kill_after or -1)]),
+            verbose=0,
+        )
+        return model
+
+    expected = fit_plainly(tmp_path / "whole")
+    with pytest.raises(Killed):
+        fit_plainly(tmp_path / "killed", 8)
+    check_same(fit_plainly(tmp_path / "killed"), expected)
 
 
 def test_sigterm_leaves_a_checkpoint_and_ends_with_143(tmp_path):
