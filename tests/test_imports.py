@@ -30,9 +30,10 @@ MAY_IMPORT = {
     "terminal": [],
     "layers": ["accelerators", "assertions"],
     "generation": ["layers.masks", "layers.portable"],
-    "detection": ["layers.masks"],
+    "detection": ["assertions", "layers.masks"],
     "training": [
         "accelerators",
+        "assertions",
         "layers.masks",
         "event_files",
         "extras",

@@ -1,12 +1,14 @@
 """What a predicted set of boxes costs against the true one."""
 
 import dataclasses
+import math
 import typing
 from typing import Any
 
 from keras import ops
 
 from keras_transformers.annotations import Scalar, Tensor
+from keras_transformers.assertions import require_values
 from keras_transformers.detection.boxes import corner_boxes, generalized_iou
 from keras_transformers.detection.matching import match
 
@@ -108,6 +110,8 @@ class SetCriterion:
         layers, _, queries, classes = logits.shape
         logits = ops.reshape(ops.cast(logits, "float32"), (-1, queries, classes))
         boxes = ops.reshape(ops.cast(boxes, "float32"), (-1, queries, 4))
+        sentence = f"SetCriterion: `labels` must be below {classes}, or negative at padding."
+        labels = require_values(labels, labels < classes, sentence)
         targets, weights = _targets(labels, true_boxes), _weights(sample_weight, labels)
         labels, real, true_boxes = (_for_each_layer(x, layers) for x in targets)
         of_labels, of_boxes = (_for_each_layer(x, layers) for x in weights)
@@ -125,6 +129,7 @@ class SetCriterion:
             class_loss = _by_layer(_focal_loss(logits, target), layers, of_labels) / number
         else:
             class_loss = self._cross_entropy(logits, target, layers, of_labels)
+        class_loss = ops.where(ops.all(labels < classes), class_loss, math.nan)
         return {
             "class": class_loss,
             "box": _by_layer(distance, layers, of_boxes) / number,

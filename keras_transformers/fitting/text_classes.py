@@ -251,8 +251,9 @@ class _Rows:
 
 def _loss_and_metric(problem_type: str) -> dict[str, Any]:
     if problem_type == REGRESSION:
-        error = keras.metrics.MeanAbsoluteError("mean_absolute_error")
-        return {"loss": keras.losses.MeanSquaredError(), "weighted_metrics": [error]}
+        error = keras.metrics.MeanAbsoluteError("mean_absolute_error", dtype="float32")
+        squared = keras.losses.MeanSquaredError(dtype="float32")
+        return {"loss": squared, "weighted_metrics": [error]}
     problem: Any = problem_type
     return {
         "loss": classification_loss(problem),
