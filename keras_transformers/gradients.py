@@ -176,47 +176,72 @@ def _of_jax(forward: Any, backward: Any, plain: Any, *tensors: Tensor) -> Tensor
         if not varied:
             return y, jnp.zeros_like(y)
 
-        def tangent(directions: Sequence[Tensor]) -> Tensor:
-            """The derivative in a direction: a linear map `T`."""
+        given = [tensors[i] for i in varied]
 
+        def tangent(directions: Sequence[Tensor]) -> Tensor:
             def of_varied(*given: Tensor) -> Tensor:
                 return plain(*_replaced(tensors, varied, given))
 
-            given = tuple(tensors[i] for i in varied)
-            return jax.jvp(of_varied, given, tuple(directions))[1]
+            return jax.jvp(of_varied, tuple(given), tuple(directions))[1]
 
-        def linked(x: Tensor) -> Tensor:
-            """Adds a zero that JAX takes for a bilinear function of `x` and all tensors.
-
-            `custom_linear_solve` fails where it knows that a derivative is zero.
-            """
-            zeros = [ops.cast(_zero_of(tensors[i]), x.dtype) for i in varied]
-            return x + _zero_of(x) * sum(zeros[1:], start=zeros[0])
-
-        # JAX has one linear map that can be given a transpose and be differentiated further: the
-        # solution of linear equations. Here `(x, y - T x) = (b, 0)`, solved by `(b, T b)`.
-        def equations(vector: Any) -> Any:
-            x, y = vector
-            return list(map(linked, x)), linked(y - tangent(x))
-
-        def solve(_: Any, vector: Any) -> Any:
-            x, y = vector
-            return x, y + tangent(x)
-
-        def solve_transposed(_: Any, vector: Any) -> Any:
-            x, upstream = vector
+        def transposed(upstream: Tensor) -> list[Tensor | None]:
             changes = backward(tuple(tensors), found, upstream)
-            of_varied = [changes[i] for i in varied]
-            pairs = zip(x, of_varied, strict=True)
-            return [a if change is None else a + change for a, change in pairs], upstream
+            return [changes[i] for i in varied]
 
         directions = [tangents[i + 1] for i in varied]
-        # JAX transposes the right-hand side only where all of it depends on the directions.
-        zeros = jnp.broadcast_to(ops.cast(_zero_of(directions[0]), y.dtype), y.shape)
-        right = (directions, zeros)
-        return y, jax.lax.custom_linear_solve(equations, right, solve, solve_transposed)[1]
+        return y, _linear_map(tangent, transposed, directions, y, given)
 
     return output(forward(*map(jax.lax.stop_gradient, tensors)), *tensors)
+
+
+def _linear_map(
+    tangent: Callable[[Sequence[Tensor]], Tensor],
+    transposed: Callable[[Tensor], Sequence[Tensor | None]],
+    directions: list[Tensor],
+    like: Tensor,
+    given: Sequence[Tensor],
+) -> Tensor:
+    """Returns `tangent(directions)`, of which JAX computes the transpose by `transposed`.
+
+    JAX has one linear map that can be given a transpose and be differentiated further: the solution
+    of linear equations. With `T` for `tangent`, `(x, y - T x) = (b, 0)` is solved by `(b, T b)`.
+
+    Args:
+        tangent: Linear; it may use `given`.
+        transposed: Returns the gradient by each of the directions, or None for zero.
+        directions: Tensors of the shapes of `given`.
+        like: A tensor of the shape and dtype of the result.
+        given: The tensors by which the result can be differentiated further.
+    """
+    import jax
+    import jax.numpy as jnp
+
+    def linked(x: Tensor) -> Tensor:
+        """Adds a zero that JAX takes for a bilinear function of `x` and all of `given`.
+
+        `custom_linear_solve` fails where it knows that a derivative is zero.
+        """
+        zeros = [ops.cast(_zero_of(tensor), x.dtype) for tensor in given]
+        return x + _zero_of(x) * sum(zeros[1:], start=zeros[0])
+
+    def equations(vector: Any) -> Any:
+        x, y = vector
+        return list(map(linked, x)), linked(y - tangent(x))
+
+    def solve(_: Any, vector: Any) -> Any:
+        x, y = vector
+        return x, y + tangent(x)
+
+    def solve_transposed(_: Any, vector: Any) -> Any:
+        x, upstream = vector
+        pairs = zip(x, transposed(upstream), strict=True)
+        return [a if change is None else a + change for a, change in pairs], upstream
+
+    # JAX transposes the right-hand side only where all of it depends on the directions.
+    zeros = jnp.broadcast_to(ops.cast(_zero_of(directions[0]), like.dtype), like.shape)
+    solved = jax.lax.custom_linear_solve(equations, (directions, zeros), solve, solve_transposed)
+    result: Tensor = solved[1]
+    return result
 
 
 def _zero_of(x: Tensor) -> Tensor:

@@ -1,6 +1,16 @@
 """Cross-entropy of hidden states and the table of tokens, without the logits of all of them."""
 
-import math
+    shape, dim = ops.shape(labels), hidden.shape[-1]
+    flat = ops.reshape(labels, (-1,))
+    ids, real, is_wrong = read_labels(owner, flat, table.shape[0], ignore_id)
+    frozen, tensors = _tensors([table] if bias is None else [table, bias])
+    factors = () if weights is None else (_shares(weights, real),)
+    losses = _Losses(label_smoothing, compiled, frozen, bool(factors))
+    derived = custom_gradient(losses.forward, losses.backward, losses.plain)
+    results = derived(ops.reshape(hidden, (-1, dim)), ids, real, *factors, *tensors)
+    facts = ops.stop_gradient(results[:, 1:])
+    columns = [ops.where(is_wrong, math.nan, x) for x in (results[:, 0], facts[:, 0], facts[:, 1])]
+    return TokenResults(*(ops.reshape(column, shape) for column in columns))
 from collections.abc import Sequence
 from typing import Any
 
@@ -85,55 +95,84 @@ def linear_cross_entropy(
     >>> [round(float(loss), 4) for loss in found.losses[0]]  # log 5; padding
     [1.6094, 0.0]
     """
-    shape, dim, eps = ops.shape(labels), hidden.shape[-1], label_smoothing
-    flat = ops.reshape(labels, (-1,))
-    ids, real, is_wrong = read_labels(owner, flat, table.shape[0], ignore_id)
+    shape, dim = ops.shape(labels), hidden.shape[-1]
+    real = ops.reshape(ops.not_equal(labels, ignore_id), (-1,))
+    ids = ops.where(real, ops.reshape(ops.cast(labels, "int32"), (-1,)), 0)
+    frozen, tensors = _tensors([table] if bias is None else [table, bias])
+    factors = () if weights is None else (_shares(weights, real),)
+    losses = _Losses(label_smoothing, compiled, frozen, bool(factors))
+    derived = custom_gradient(losses.forward, losses.backward, losses.plain)
+    results = derived(ops.reshape(hidden, (-1, dim)), ids, real, *factors, *tensors)
+    facts = ops.stop_gradient(results[:, 1:])
+    columns = (results[:, 0], facts[:, 0], facts[:, 1])
+    return TokenResults(*(ops.reshape(column, shape) for column in columns))
 
-    def shares_of(factors: Tensor, real: Tensor) -> Tensor:
-        return ops.where(real, ops.cast(ops.reshape(factors, (-1,)), "float32"), 0.0)
 
-    frozen, (table, *bias) = _tensors([table] if bias is None else [table, bias])
-    known = [] if weights is None else [shares_of(weights, real)]
-    number = len(known)
+def _shares(factors: Tensor, real: Tensor) -> Tensor:
+    """Returns the factor of each position in the sum of losses, float32: 0 at padding."""
+    return ops.where(real, ops.cast(ops.reshape(factors, (-1,)), "float32"), 0.0)
 
-    def forward(x: Tensor, ids: Tensor, real: Tensor, *rest: Tensor) -> tuple[Tensor, ...]:
-        # Not even a NaN at padding may meet the 0 of its gradient.
-        clean = ops.where(real[:, None], x, ops.zeros((), x.dtype))
-        (*shares, table), bias = rest[: number + 1], rest[number + 1 :]
-        given = (ids, eps, shares[0] if shares else None, compiled, frozen)
-        found, *changes = in_chunks(clean, table, bias, *given)
-        return (ops.where(real[:, None], found, 0.0), *changes)
+
+@dataclasses.dataclass(frozen=True)
+class _Losses:
+    """Functions of hidden states, ids, whether a position is real, known factors, and the table.
+
+    Attributes:
+        smoothing, compiled: See `linear_cross_entropy`.
+        frozen: Whether table and bias have no gradient.
+        known: Whether the tensors hold the factors by which losses will be summed up.
+    """
+
+    smoothing: float
+    compiled: bool
+    frozen: bool
+    known: bool
+
+    def _in_chunks(
+        self, x: Tensor, ids: Tensor, real: Tensor, shares: Tensor | None, table: Sequence[Tensor]
+    ) -> list[Tensor]:
+        clean = _without_padding(x, real)
+        options = (ids, self.smoothing, shares, self.compiled, self.frozen)
+        return in_chunks(clean, table[0], table[1:], *options)
+
+    def forward(self, x: Tensor, ids: Tensor, real: Tensor, *rest: Tensor) -> tuple[Tensor, ...]:
+        """Returns loss, nats and right of each position; then gradients, if factors are known."""
+        shares = rest[0] if self.known else None
+        results, *changes = self._in_chunks(x, ids, real, shares, rest[self.known :])
+        return (ops.where(real[:, None], results, 0.0), *changes)
 
     def backward(
-        tensors: tuple[Tensor, ...], found: tuple[Tensor, ...], upstream: Tensor
+        self, tensors: tuple[Tensor, ...], outputs: tuple[Tensor, ...], upstream: Tensor
     ) -> list[Tensor | None]:
         x, ids, real, *rest = tensors
-        shares = shares_of(upstream[:, 0], real)
-        if number:  # `shares` is a multiple of what was known
-            before, *rest = rest
-            square = ops.sum(before * before)
-            factor = ops.sum(shares * before) / ops.where(square > 0, square, 1.0)
-            changes = [change * factor for change in found[1:]]
+        shares, table = _shares(upstream[:, 0], real), rest[self.known :]
+        if self.known:  # `shares` is a multiple of the known factors
+            square = ops.sum(rest[0] * rest[0])
+            factor = ops.sum(shares * rest[0]) / ops.where(square > 0, square, 1.0)
+            changes = [change * factor for change in outputs[1:]]
         else:
-            clean = ops.where(real[:, None], x, ops.zeros((), x.dtype))
-            table, *bias = rest
-            _, *changes = in_chunks(clean, table, bias, ids, eps, shares, compiled, frozen)
-        varied = (x,) if frozen else (x, *rest)
-        of_x, *of_rest = [ops.cast(c, v.dtype) for c, v in zip(changes, varied, strict=True)]
-        none: list[Tensor | None] = [None] * len(rest)
-        return [of_x, None, None, *[None] * number, *(none if frozen else of_rest)]
+            _, *changes = self._in_chunks(x, ids, real, shares, table)
+        trained = [x] if self.frozen else [x, *table]
+        pairs = zip(changes, trained, strict=True)
+        of_x, *of_table = [ops.cast(change, tensor.dtype) for change, tensor in pairs]
+        constants: list[Tensor | None] = [None] * (2 + self.known)
+        return [of_x, *constants, *(of_table or [None for _ in table])]
 
-    def plain(x: Tensor, ids: Tensor, real: Tensor, *rest: Tensor) -> Tensor:
-        table, *bias = rest[number:]
-        clean = ops.where(real[:, None], x, ops.zeros((), x.dtype))
-        z = ops.cast(ops.matmul(clean, ops.transpose(ops.cast(table, x.dtype))), "float32")
-        z = z + ops.cast(bias[0], "float32") if bias else z
+    def plain(self, x: Tensor, ids: Tensor, real: Tensor, *rest: Tensor) -> Tensor:
+        """Returns what `forward` returns first, with all logits at once."""
+        table, *bias = rest[self.known :]
+        z = ops.matmul(_without_padding(x, real), ops.transpose(ops.cast(table, x.dtype)))
+        z = ops.cast(z, "float32")
+        if bias:
+            z = z + ops.cast(bias[0], "float32")
         lse = ops.logsumexp(z, axis=-1)
         nats = lse - ops.take_along_axis(z, ids[:, None], axis=-1)[:, 0]
-        losses = (1 - eps) * nats + eps * (lse - ops.mean(z, axis=-1))
-        right = ops.cast(ops.argmax(z, axis=-1) == ops.cast(ids, "int32"), "float32")
-        return ops.where(real[:, None], ops.stack([losses, nats, right], axis=-1), 0.0)
+        losses = (1 - self.smoothing) * nats + self.smoothing * (lse - ops.mean(z, axis=-1))
+        is_right = ops.cast(ops.argmax(z, axis=-1), "int32") == ids
+        results = ops.stack([losses, nats, ops.cast(is_right, "float32")], axis=-1)
+        return ops.where(real[:, None], results, 0.0)
 
+<<<<<<< HEAD
     found = custom_gradient(forward, backward, plain)(
         ops.reshape(hidden, (-1, dim)), ids, real, *known, table, *bias
     )
@@ -141,6 +180,11 @@ def linear_cross_entropy(
     columns = (found[:, 0], facts[:, 0], facts[:, 1])
     shown = [ops.where(is_wrong, math.nan, column) for column in columns]
     return TokenResults(*(ops.reshape(column, shape) for column in shown))
+=======
+
+def _without_padding(x: Tensor, real: Tensor) -> Tensor:
+    """Returns `x` with zeros at padding: not even a NaN there may meet the 0 of its gradient."""
+    return ops.where(real[:, None], x, ops.zeros((), x.dtype))
 
 
 def _tensors(weights: Sequence[Any]) -> tuple[bool, tuple[Tensor, ...]]:
