@@ -1,16 +1,7 @@
 """Cross-entropy of hidden states and the table of tokens, without the logits of all of them."""
 
-    shape, dim = ops.shape(labels), hidden.shape[-1]
-    flat = ops.reshape(labels, (-1,))
-    ids, real, is_wrong = read_labels(owner, flat, table.shape[0], ignore_id)
-    frozen, tensors = _tensors([table] if bias is None else [table, bias])
-    factors = () if weights is None else (_shares(weights, real),)
-    losses = _Losses(label_smoothing, compiled, frozen, bool(factors))
-    derived = custom_gradient(losses.forward, losses.backward, losses.plain)
-    results = derived(ops.reshape(hidden, (-1, dim)), ids, real, *factors, *tensors)
-    facts = ops.stop_gradient(results[:, 1:])
-    columns = [ops.where(is_wrong, math.nan, x) for x in (results[:, 0], facts[:, 0], facts[:, 1])]
-    return TokenResults(*(ops.reshape(column, shape) for column in columns))
+import dataclasses
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -96,15 +87,15 @@ def linear_cross_entropy(
     [1.6094, 0.0]
     """
     shape, dim = ops.shape(labels), hidden.shape[-1]
-    real = ops.reshape(ops.not_equal(labels, ignore_id), (-1,))
-    ids = ops.where(real, ops.reshape(ops.cast(labels, "int32"), (-1,)), 0)
+    flat = ops.reshape(labels, (-1,))
+    ids, real, is_wrong = read_labels(owner, flat, table.shape[0], ignore_id)
     frozen, tensors = _tensors([table] if bias is None else [table, bias])
     factors = () if weights is None else (_shares(weights, real),)
     losses = _Losses(label_smoothing, compiled, frozen, bool(factors))
     derived = custom_gradient(losses.forward, losses.backward, losses.plain)
     results = derived(ops.reshape(hidden, (-1, dim)), ids, real, *factors, *tensors)
     facts = ops.stop_gradient(results[:, 1:])
-    columns = (results[:, 0], facts[:, 0], facts[:, 1])
+    columns = [ops.where(is_wrong, math.nan, x) for x in (results[:, 0], facts[:, 0], facts[:, 1])]
     return TokenResults(*(ops.reshape(column, shape) for column in columns))
 
 
@@ -172,15 +163,6 @@ class _Losses:
         results = ops.stack([losses, nats, ops.cast(is_right, "float32")], axis=-1)
         return ops.where(real[:, None], results, 0.0)
 
-<<<<<<< HEAD
-    found = custom_gradient(forward, backward, plain)(
-        ops.reshape(hidden, (-1, dim)), ids, real, *known, table, *bias
-    )
-    facts = ops.stop_gradient(found[:, 1:])
-    columns = (found[:, 0], facts[:, 0], facts[:, 1])
-    shown = [ops.where(is_wrong, math.nan, column) for column in columns]
-    return TokenResults(*(ops.reshape(column, shape) for column in shown))
-=======
 
 def _without_padding(x: Tensor, real: Tensor) -> Tensor:
     """Returns `x` with zeros at padding: not even a NaN there may meet the 0 of its gradient."""
