@@ -3,7 +3,9 @@
 from typing import Any
 
 import keras
+import numpy as np
 
+from keras_transformers.annotations import Array
 from keras_transformers.layers.rematerialization import Rematerialized
 
 
@@ -90,7 +92,10 @@ class GradualUnfreezing(keras.callbacks.Callback):
     Howard & Ruder 2018, https://arxiv.org/abs/1801.06146, section 3.3. Depths whose turn has not
     come have a learning rate of 0, and no weight decay: their weights stay as they are, to the bit,
     while the optimizer's moments already follow their gradients. So nothing is compiled again, and
-    a step takes as long as any other.
+    a step takes as long as any other. Statistics of batch norms in such depths stay too.
+
+    When training ends, all depths learn again, in another `fit` and in a file of the model. A `fit`
+    that an exception ends leaves them as they are: call `on_train_end` of the callback then.
 
     Args:
         steps: Steps (batches) from one depth to the next. What stands before the blocks comes last.
@@ -106,9 +111,10 @@ class GradualUnfreezing(keras.callbacks.Callback):
     >>> model.build((None, 8, 8, 1))
     >>> model.compile(AdamW(1e-3, depths=block_depths(model)), "mse")
     >>> x, y = np.ones((4, 8, 8, 1), "float32"), np.ones((4, 2), "float32")
+    >>> before = keras.ops.convert_to_numpy(model.trainable_variables[0]).copy()  # embedding
     >>> history = model.fit(x, y, 2, epochs=2, verbose=0, callbacks=[GradualUnfreezing(steps=3)])
-    >>> keras.ops.convert_to_numpy(model.optimizer.depth_rates).tolist()  # embedding, block, head
-    [0.0, 1.0, 1.0]
+    >>> bool(np.all(keras.ops.convert_to_numpy(model.trainable_variables[0]) == before))
+    True
     """
 
     def __init__(self, steps: int) -> None:
@@ -119,6 +125,8 @@ class GradualUnfreezing(keras.callbacks.Callback):
             )
         self.steps = steps
         self._step = 0
+        # Statistics of batch norms that must not move, with their values; None: to be collected.
+        self._statistics: list[tuple[keras.Variable, Array]] | None = None
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         if getattr(self._optimizer(), "depths", None) is None:
@@ -130,16 +138,49 @@ class GradualUnfreezing(keras.callbacks.Callback):
         if not self._optimizer().built:  # Keras does it in the first step
             self.model.optimizer.build(self.model.trainable_variables)
         self._step = 0
+        self._statistics = None
 
     def on_train_batch_begin(self, batch: int, logs: dict[str, Any] | None = None) -> None:
+        rates = self._optimizer().rates_of_depths()
+        first = max(len(rates) - 1 - self._step // self.steps, 0)
         if self._step % self.steps == 0:
-            optimizer = self._optimizer()
-            rates = optimizer.rates_of_depths()
-            first = max(len(rates) - 1 - self._step // self.steps, 0)
-            if keras.backend.backend() == "jax":
-                self.model.jax_state_sync()  # else the step would not see the new rates
-            optimizer.depth_rates.assign([0.0] * first + rates[first:])
+            self._synchronize()  # else the step would not see the new rates
+            self._optimizer().depth_rates.assign([0.0] * first + rates[first:])
+            self._statistics = None
+        if self._statistics is None:
+            self._synchronize()
+            values = self._statistics_before(first)
+            self._statistics = [(v, np.array(keras.ops.convert_to_numpy(v))) for v in values]
         self._step += 1
+
+    def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
+        if not self._statistics:
+            return
+        self._synchronize()
+        for variable, value in self._statistics:
+            variable.assign(value)
+
+    def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
+        self._optimizer().depth_rates.assign(self._optimizer().rates_of_depths())
+        self._statistics = None
+
+    def _statistics_before(self, first: int) -> list[keras.Variable]:
+        """Moving means and variances of the batch norms of frozen depths."""
+        trained = self.model.trainable_variables
+        depths = {id(v): d for v, d in zip(trained, self._optimizer().depths, strict=True)}
+        return [
+            variable
+            for layer in self.model._flatten_layers()
+            if isinstance(layer, keras.layers.BatchNormalization) and layer.trainable_variables
+            if depths[id(layer.trainable_variables[0])] < first
+            for variable in layer.non_trainable_variables
+            if keras.backend.is_float_dtype(variable.dtype)
+        ]
+
+    def _synchronize(self) -> None:
+        """Brings the variables up to date, and makes the next step read them."""
+        if keras.backend.backend() == "jax":
+            self.model.jax_state_sync()
 
     def _optimizer(self) -> Any:
         optimizer: Any = self.model.optimizer

@@ -71,7 +71,7 @@ def read_labels(
         ignore_id: Label of padding.
 
     Returns:
-        Int32 ids, 0 where there is no token of the vocabulary; bool, where a token stands; and bool,
+        Int32 ids, 0 where no token of the vocabulary stands; bool, where one stands; and bool,
         where the label is impossible. All in the shape of `labels`.
 
     Raises:
