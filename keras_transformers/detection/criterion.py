@@ -97,6 +97,11 @@ class SetCriterion:
             + self.giou_weight * ops.sum(parts["giou"])
         )
 
+    @property
+    def _has_no_object(self) -> bool:
+        """Whether the last logit of a query stands for "no object"."""
+        return self.classification == "softmax"
+
     def parts(
         self,
         logits: Tensor,
@@ -110,8 +115,9 @@ class SetCriterion:
         layers, _, queries, classes = logits.shape
         logits = ops.reshape(ops.cast(logits, "float32"), (-1, queries, classes))
         boxes = ops.reshape(ops.cast(boxes, "float32"), (-1, queries, 4))
-        sentence = f"SetCriterion: `labels` must be below {classes}, or negative at padding."
-        labels = require_values(labels, labels < classes, sentence)
+        labels, number = ops.convert_to_tensor(labels), classes - self._has_no_object
+        sentence = f"SetCriterion: `labels` must be below {number}, or negative at padding."
+        labels = require_values(labels, labels < number, sentence)
         targets, weights = _targets(labels, true_boxes), _weights(sample_weight, labels)
         labels, real, true_boxes = (_for_each_layer(x, layers) for x in targets)
         of_labels, of_boxes = (_for_each_layer(x, layers) for x in weights)
@@ -129,7 +135,9 @@ class SetCriterion:
             class_loss = _by_layer(_focal_loss(logits, target), layers, of_labels) / number
         else:
             class_loss = self._cross_entropy(logits, target, layers, of_labels)
-        class_loss = ops.where(ops.all(labels < classes), class_loss, math.nan)
+        class_loss = ops.where(
+            ops.all(labels < classes - self._has_no_object), class_loss, math.nan
+        )
         return {
             "class": class_loss,
             "box": _by_layer(distance, layers, of_boxes) / number,

@@ -17,8 +17,9 @@ class CheckpointAverage(keras.callbacks.Callback):
 
     Vaswani et al. 2017 (https://arxiv.org/abs/1706.03762, section 6.1) average the last 5
     checkpoints. The copies are kept in the host's memory; the mean is taken in float64 and cast
-    back. Counters and seeds are not averaged: they keep their last value. Of an optimizer with
-    `use_ema=True` too, the weights of the steps are averaged and restored, not their moving average.
+    back. Counters and seeds are not averaged: they keep their last value. With
+    `use_ema=True` of the optimizer, the weights of the steps are averaged and restored, not their
+    moving average.
 
     Args:
         last: Number of epochs to average.

@@ -25,8 +25,8 @@ class _TokenMean(keras.metrics.Metric):
         # Float32 whatever `floatx` is: a count in bfloat16 ends at 256.
         super().__init__(name=name, dtype=dtype, **kwargs)
         self.ignore_id = ignore_id
-        self.total = self.add_weight(name="total", initializer="zeros")
-        self.count = self.add_weight(name="count", initializer="zeros")
+        self.total = self.add_weight(name="total", initializer="zeros", dtype=self.dtype)
+        self.count = self.add_weight(name="count", initializer="zeros", dtype=self.dtype)
 
     def values(self, y_true: Tensor, y_pred: Any) -> Tensor:
         """Value of each token, `(batch, length)`."""
