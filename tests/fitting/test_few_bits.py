@@ -174,10 +174,9 @@ SIXTEEN = {
 QUICK = ("text_classifier-bfloat16-all", "sentence_encoder-float16-adapters")
 
 
-@pytest.mark.parametrize(("kind", "mode", "rank"), slow_except(SIXTEEN, *QUICK))
-def test_weights_of_sixteen_bits_are_trained_in_float32_and_stored_as_before(
-    kind, mode, rank, tmp_path
-):
+@pytest.mark.parametrize("case", slow_except(SIXTEEN, *QUICK))
+def test_weights_of_sixteen_bits_are_trained_in_float32_and_stored_as_before(case, tmp_path):
+    kind, mode, rank = case
     data, raw = data_of(kind, tmp_path / "data")
     predictors, histories = [], []
     with folders.eagerly():
