@@ -186,7 +186,7 @@ def test_weights_of_sixteen_bits_are_trained_in_float32_and_stored_as_before(cas
             predictor.quantize(trained_in)
             if rank:
                 predictor.add_lora(rank)
-            histories.append(predictor.fit(data, epochs=2, **ASKED))
+            histories.append(predictor.fit(data, epochs=2, **ASKED)["val_loss"])
             predictors.append(predictor.quantize(mode))
         answer = predictors[0].predict(raw)
         again = keras_transformers.load(predictors[0].save(tmp_path / "own"))
