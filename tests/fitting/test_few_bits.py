@@ -180,8 +180,9 @@ def test_weights_of_sixteen_bits_are_trained_in_float32_and_stored_as_before(cas
     data, raw = data_of(kind, tmp_path / "data")
     predictors, histories = [], []
     with folders.eagerly():
-        for number, trained_in in enumerate((mode, "float32")):
-            predictor = loaded(kind, tmp_path / str(number)).quantize(mode)
+        loaded(kind, tmp_path / "published")
+        for trained_in in (mode, "float32"):
+            predictor = keras_transformers.load(tmp_path / "published").quantize(mode)
             start = values_of(predictor.model)
             predictor.quantize(trained_in)
             if rank:
