@@ -1,4 +1,4 @@
-"""Claims about sizes: checked while a program is traced, or when it runs.
+"""Claims about sizes and values: checked while a program is traced, or when it runs.
 
 `require(x, [same(rows, 4), divides(2, columns)], "Layer 'name': `x` must ...")`. A size is an
 integer; a scalar tensor where only the call knows it; or None, or an expression of JAX, where it is
@@ -10,8 +10,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import keras
+import numpy as np
 
 from keras_transformers.annotations import Tensor
+
+SHOWN = 5  # wrong values in a message
 
 
 def same(size: Any, other: Any) -> Any:
@@ -58,6 +61,60 @@ def require(x: Tensor, conditions: Sequence[Any], sentence: str) -> Tensor:
     if open_ones and keras.backend.backend() == "tensorflow":
         return _asserted(x, open_ones, sentence)
     return x
+
+
+def require_values(x: Tensor, holds: Tensor, sentence: str) -> Tensor:
+    """Returns `x`, provided that `holds` is True for all of its elements.
+
+    A wrong element raises an error where its value is known, which is in an eager call. A graph of
+    TensorFlow asserts the claim when it runs. XLA and traced programs of JAX cannot raise errors:
+    there the caller must see to it that the result shows what is wrong, as NaN does.
+
+    Args:
+        x: The tensor that the claim is about.
+        holds: Bool, in the shape of `x`.
+        sentence: The claim.
+
+    Returns:
+        `x`, or a tensor equal to it that exists only where the claim holds.
+
+    Raises:
+        ValueError: If an element of `holds` is known to be False.
+    """
+    if not _has_values(holds):
+        return _asserted_values(x, holds, sentence) if _is_tensorflow() else x
+    is_right = keras.ops.convert_to_numpy(holds)
+    if not is_right.all():
+        wrong = np.unique(keras.ops.convert_to_numpy(x)[~is_right])[:SHOWN]
+        numbers = ", ".join(f"{number:g}" for number in wrong.tolist())
+        raise ValueError(f"{sentence} Received: {numbers}")
+    return x
+
+
+def _has_values(x: Tensor) -> bool:
+    """Whether the elements of a tensor are known now, as they are in an eager call."""
+    if _is_tensorflow():
+        import tensorflow as tf
+
+        return not tf.is_symbolic_tensor(x)
+    if keras.backend.backend() == "jax":
+        import jax
+
+        return not isinstance(x, jax.core.Tracer)
+    return True
+
+
+def _is_tensorflow() -> bool:
+    return keras.backend.backend() == "tensorflow"
+
+
+def _asserted_values(x: Tensor, holds: Tensor, sentence: str) -> Tensor:
+    import tensorflow as tf
+
+    wrong = tf.boolean_mask(x, tf.logical_not(holds))[:SHOWN]
+    asserted = tf.debugging.Assert(tf.reduce_all(holds), [f"{sentence} Received:", wrong])
+    with tf.control_dependencies([asserted]):
+        return tf.identity(x)
 
 
 def _asserted(x: Tensor, conditions: Sequence[Any], sentence: str) -> Tensor:

@@ -1,12 +1,14 @@
 """What a predicted set of boxes costs against the true one."""
 
 import dataclasses
+import math
 import typing
 from typing import Any
 
 from keras import ops
 
 from keras_transformers.annotations import Scalar, Tensor
+from keras_transformers.assertions import require_values
 from keras_transformers.detection.boxes import corner_boxes, generalized_iou
 from keras_transformers.detection.matching import match
 
@@ -95,6 +97,11 @@ class SetCriterion:
             + self.giou_weight * ops.sum(parts["giou"])
         )
 
+    @property
+    def _has_no_object(self) -> bool:
+        """Whether the last logit of a query stands for "no object"."""
+        return self.classification == "softmax"
+
     def parts(
         self,
         logits: Tensor,
@@ -108,6 +115,9 @@ class SetCriterion:
         layers, _, queries, classes = logits.shape
         logits = ops.reshape(ops.cast(logits, "float32"), (-1, queries, classes))
         boxes = ops.reshape(ops.cast(boxes, "float32"), (-1, queries, 4))
+        labels, number = ops.convert_to_tensor(labels), classes - self._has_no_object
+        sentence = f"SetCriterion: `labels` must be below {number}, or negative at padding."
+        labels = require_values(labels, labels < number, sentence)
         targets, weights = _targets(labels, true_boxes), _weights(sample_weight, labels)
         labels, real, true_boxes = (_for_each_layer(x, layers) for x in targets)
         of_labels, of_boxes = (_for_each_layer(x, layers) for x in weights)
@@ -125,6 +135,9 @@ class SetCriterion:
             class_loss = _by_layer(_focal_loss(logits, target), layers, of_labels) / number
         else:
             class_loss = self._cross_entropy(logits, target, layers, of_labels)
+        class_loss = ops.where(
+            ops.all(labels < classes - self._has_no_object), class_loss, math.nan
+        )
         return {
             "class": class_loss,
             "box": _by_layer(distance, layers, of_boxes) / number,

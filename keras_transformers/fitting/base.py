@@ -37,6 +37,7 @@ CLIP_NORM = 1.0
 # Adapters learn best at ten times the rate of full fine-tuning (Schulman et al. 2025, "LoRA without
 # regret").
 LORA_RATE = 10
+SIXTEEN_BITS = ("float16", "bfloat16")
 COMPILED_FROM = 300  # steps; XLA takes longer to compile than fewer would gain
 
 
@@ -128,6 +129,9 @@ class Fitted:
         Raises:
             TypeError: If there is no such option.
             ValueError: If the weights are quantised and there are no adapters to train.
+
+        Weights in 16 bits are trained in float32, and then stored in 16 bits again: they are too
+        coarse for the steps of an optimizer.
         """
         if unknown := sorted(set(options) - set(self.choices)):
             raise TypeError(
@@ -140,7 +144,13 @@ class Fitted:
                 "fit: weights of few bits stay as they are; `add_lora` first, and adapters "
                 f"learn beside them. Received: a quantised {type(model).__name__} without adapters"
             )
-        return self.fit(data, valid, Asked(**asked), **options)
+        request = Asked(**asked)
+        keras.utils.set_random_seed(request.seed)  # now, for heads and adapters are drawn too
+        precision = model.dtype_policy.variable_dtype
+        if precision not in SIXTEEN_BITS:
+            return self.fit(data, valid, request, **options)
+        fitted, history = self.quantized("float32").fit(data, valid, request, **options)
+        return fitted.quantized(precision), history
 
     def adapted(self, rank: int, options: Mapping[str, Any]) -> Self:
         """Itself, of which the next `fit` trains adapters; a new head needs to be there first."""
@@ -247,6 +257,7 @@ def learned(
             stay.
     """
     keras.utils.set_random_seed(asked.seed)
+    _reseed_dropout(model, asked.seed)
     start_weights = model.get_weights()
     steps = sum(1 for _ in make(0))
     total = steps * numbers.epochs
@@ -258,18 +269,29 @@ def learned(
     best = keras.callbacks.EarlyStopping(
         "val_loss", patience=asked.patience, restore_best_weights=True
     )
-    history = fit_epochs(
-        model,
-        make,
-        steps,
-        numbers.epochs,
-        [schedule, *asked.callbacks, best, keras.callbacks.TerminateOnNaN()],
-        validation_data=counted(valid),
-        verbose=asked.verbose,
-    )
-    uncompiled(model)
+    try:
+        history = fit_epochs(
+            model,
+            make,
+            steps,
+            numbers.epochs,
+            [schedule, *asked.callbacks, best, keras.callbacks.TerminateOnNaN()],
+            validation_data=counted(valid),
+            verbose=asked.verbose,
+        )
+    finally:
+        uncompiled(model)
     _check_finite(model, start_weights, history, best.best_epoch, numbers)
     return history
+
+
+def _reseed_dropout(model: Any, seed: int) -> None:
+    """Starts the random numbers of a model's layers at the seed, not where it was made."""
+    draw = np.random.default_rng(seed)
+    for layer in model._flatten_layers():
+        generator = getattr(layer, "seed_generator", None)
+        if isinstance(generator, keras.random.SeedGenerator):
+            generator.state.assign(np.array([draw.integers(2**31), 0], "uint32"))
 
 
 def _check_finite(

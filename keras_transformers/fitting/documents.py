@@ -74,8 +74,10 @@ class _OfTexts(TextClassifierFitting):
         model = self.held.model
         model.compile(**token_learning(padding_of(model), model=model), jit_compile=False)
         batches = counted(self._batches(self._rows(corpus), 8))
-        found = model.evaluate(batches, verbose=0, return_dict=True)
-        uncompiled(model)
+        try:
+            found = model.evaluate(batches, verbose=0, return_dict=True)
+        finally:
+            uncompiled(model)
         perplexity = math.exp(found["cross_entropy"])
         return {"perplexity": perplexity, "accuracy": found["accuracy"], "rows": len(corpus)}
 

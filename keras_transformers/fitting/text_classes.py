@@ -95,8 +95,6 @@ class TextClassifierFitting(Fitted):
         held = dataclasses.replace(self._with_head(train), label_separator=label_separator)
         numbers = asked.numbers(len(train), "text")
         scale = _scale(held, train)
-        if train.problem_type == REGRESSION and held.model is self.held.model:
-            scale.take_out_of(held.model.head.classes)  # `fit` has folded one in before
         parts = [_Rows.of(held, each, scale) for each in (train, watched)]
         weighted = dataclasses.replace(parts[0], weights=row_weights(train, class_weights))
         if asked.verbose and any(each.cut for each in parts):
@@ -105,16 +103,22 @@ class TextClassifierFitting(Fitted):
         boundaries, size = boundaries_for(parts[0].ids.row_lengths().numpy(), numbers.batch_size)
         boundaries = within((*boundaries, _longest(held)), _longest(held))
         size = max(size, boundaries[-1])
-        history = learned(
-            held.model,
-            lambda epoch: weighted.batches(boundaries, size, asked.seed, epoch),
-            parts[1].batches(boundaries, size),
-            numbers,
-            asked,
-            **_loss_and_metric(train.problem_type),
-        )
-        if train.problem_type == REGRESSION:
-            scale.fold_into(held.model.head.classes)
+        is_regression = train.problem_type == REGRESSION
+        if is_regression and held.model is self.held.model:
+            scale.take_out_of(held.model.head.classes)  # `fit` has folded one in before
+        try:
+            history = learned(
+                held.model,
+                lambda epoch: weighted.batches(boundaries, size, asked.seed, epoch),
+                parts[1].batches(boundaries, size),
+                numbers,
+                asked,
+                **_loss_and_metric(train.problem_type),
+            )
+        finally:  # a training that is interrupted leaves a model that answers in its own units
+            if is_regression:
+                scale.fold_into(held.model.head.classes)
+        if is_regression:
             return TextRegressorFitting(held), history
         return TextClassifierFitting(held), history
 
@@ -251,8 +255,9 @@ class _Rows:
 
 def _loss_and_metric(problem_type: str) -> dict[str, Any]:
     if problem_type == REGRESSION:
-        error = keras.metrics.MeanAbsoluteError("mean_absolute_error")
-        return {"loss": keras.losses.MeanSquaredError(), "weighted_metrics": [error]}
+        error = keras.metrics.MeanAbsoluteError("mean_absolute_error", dtype="float32")
+        squared = keras.losses.MeanSquaredError(dtype="float32")
+        return {"loss": squared, "weighted_metrics": [error]}
     problem: Any = problem_type
     return {
         "loss": classification_loss(problem),

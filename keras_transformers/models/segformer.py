@@ -1,11 +1,13 @@
 """SegFormer of Xie et al. 2021: a class for every position of an image."""
 
+import math
 from typing import Any, Unpack
 
 import keras
 from keras import ops
 
 from keras_transformers.annotations import Config, LayerOptions, Shape, Tensor
+from keras_transformers.assertions import require_values
 from keras_transformers.detection.criterion import of_images
 from keras_transformers.layers import resize_map
 from keras_transformers.layers.composite import Composite
@@ -144,8 +146,19 @@ class SegFormer(Transferable, ModelSettings, Composite, keras.Model):
             targets = ops.cast(labels, "float32")
             errors = ops.binary_crossentropy(targets, logits[..., 0], from_logits=True)
         else:
+            classes = self._settings["num_classes"]
+            is_right = ops.logical_and(labels >= 0, labels < classes)
+            labels = require_values(
+                labels,
+                is_right,
+                f"SegFormer '{self.name}': `y` must have labels in [0, {classes}), or the "
+                f"`ignored_label`, {self.ignored_label}.",
+            )
             chances = ops.log_softmax(logits, axis=-1)
-            errors = -ops.take_along_axis(chances, labels[..., None], axis=-1)[..., 0]
+            errors = -ops.take_along_axis(
+                chances, ops.where(is_right, labels, 0)[..., None], axis=-1
+            )[..., 0]
+            errors = ops.where(is_right, errors, math.nan)
         count = ops.sum(ops.ones_like(weights) if single else weights)
         if sample_weight is not None:
             errors = errors * of_images(sample_weight, "SegFormer")[:, None, None]

@@ -150,10 +150,13 @@ class TextModel(
 
     def compute_mask(self, inputs: Any, previous_mask: Any = None) -> Tensor | None:
         """Which positions of the output stand for a real token; None where it has others."""
+        return super().compute_mask(inputs, previous_mask) if self._labels_each_token else None
+
+    @property
+    def _labels_each_token(self) -> bool:
+        """Whether there is an output for each token, as `(batch, length, width)`."""
         shape = self.compute_output_shape((None, LENGTH))
-        if len(shape) != 3 or shape[1] != LENGTH:
-            return None
-        return super().compute_mask(inputs, previous_mask)
+        return len(shape) == 3 and shape[1] == LENGTH
 
     def output_table(self) -> tuple[TokenEmbedding, list[Any]] | None:
         """As `TrainsWithoutLogits.output_table`."""

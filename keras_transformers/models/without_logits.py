@@ -52,6 +52,30 @@ class TrainsWithoutLogits(ModelMixin):
         found = self.output_table()
         return found is not None and found[0].table_scale is None  # not of a quantised table
 
+    @property
+    def _labels_each_token(self) -> bool:
+        """Whether labels are `(batch, length)`: a hook."""
+        return True
+
+    def fit(self, *args: Any, **kwargs: Any) -> Any:
+        """Trains as `keras.Model.fit` does; refuses `class_weight` where tokens have labels."""
+        self._check_class_weight("fit", kwargs)
+        return super().fit(*args, **kwargs)
+
+    def train_on_batch(self, *args: Any, **kwargs: Any) -> Any:
+        """Trains as `keras.Model.train_on_batch` does, and refuses what `fit` does."""
+        self._check_class_weight("train_on_batch", kwargs)
+        return super().train_on_batch(*args, **kwargs)
+
+    def _check_class_weight(self, method: str, options: dict[str, Any]) -> None:
+        class_weight = options.get("class_weight")
+        if class_weight is not None and self._labels_each_token:
+            raise ValueError(
+                f"{type(self).__name__} '{self.name}': `class_weight` of `{method}` must be None, "
+                "because Keras would read one class in each row of labels. Weigh tokens by a "
+                f"`sample_weight` of the labels' shape. Received: class_weight={class_weight}"
+            )
+
     def train_step(self, *args: Any) -> Any:
         with hidden_states(self._without_logits()):
             return super().train_step(*args)

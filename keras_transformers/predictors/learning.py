@@ -117,7 +117,8 @@ class Learning:
 
         Those of "int8" and "int4" are not trained any more: `add_lora` beside it, before or after,
         and the next `fit` trains adapters and a new head alone (QLoRA). What has adapters is
-        quantised no more, unless `training.merge` and `training.remove_lora` make it plain.
+        quantised no more, unless `training.merge` and `training.remove_lora` make it plain. `fit`
+        trains weights of "bfloat16" and "float16" in float32, and stores them as before.
 
         Args:
             mode: One of those of `precision.in_precision`: "int8", ...

@@ -17,7 +17,9 @@ class CheckpointAverage(keras.callbacks.Callback):
 
     Vaswani et al. 2017 (https://arxiv.org/abs/1706.03762, section 6.1) average the last 5
     checkpoints. The copies are kept in the host's memory; the mean is taken in float64 and cast
-    back. Counters and seeds are not averaged: they keep their last value.
+    back. Counters and seeds are not averaged: they keep their last value. With
+    `use_ema=True` of the optimizer, the weights of the steps are averaged and restored, not their
+    moving average.
 
     Args:
         last: Number of epochs to average.
@@ -59,12 +61,16 @@ class CheckpointAverage(keras.callbacks.Callback):
         self.sign = 1 if mode == "max" else -1
         self.kept: collections.deque[tuple[float, list[Array]]] = collections.deque()  # ranked
         self._unaveraged: list[Array] | None = None
+        self._before_ema: list[Array] | None = None  # weights of the last step
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         self.kept.clear()
-        self._unaveraged = None
+        self._unaveraged = self._before_ema = None
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        optimizer: Any = getattr(self.model.optimizer, "inner_optimizer", self.model.optimizer)
+        if getattr(optimizer, "use_ema", False):  # Keras replaces them before `on_train_end`
+            self._before_ema = self._copy_floats()
         if (epoch + 1) % self.every:
             return
         rank = epoch
@@ -79,12 +85,13 @@ class CheckpointAverage(keras.callbacks.Callback):
     def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
         self.apply()
         self.kept.clear()
+        self._before_ema = None
 
     def apply(self) -> None:
         """Sets the model to the mean of the copies; called when training ends."""
         if not self.kept:
             return
-        self._unaveraged = self._copy_floats()
+        self._unaveraged = self._before_ema or self._copy_floats()
         copies = zip(*(weights for _, weights in self.kept), strict=True)
         self._assign([np.mean(copy, axis=0, dtype="float64") for copy in copies])
 

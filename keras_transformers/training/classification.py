@@ -37,7 +37,7 @@ def classification_loss(
     kind = keras.losses.CategoricalCrossentropy
     if problem_type == SEVERAL:
         kind = keras.losses.BinaryCrossentropy
-    return kind(from_logits=True, label_smoothing=label_smoothing)
+    return kind(from_logits=True, label_smoothing=label_smoothing, dtype="float32")
 
 
 def classification_accuracy(problem_type: ProblemType | None = None) -> keras.metrics.Metric:
@@ -53,7 +53,7 @@ def classification_accuracy(problem_type: ProblemType | None = None) -> keras.me
     """
     if problem_type == SEVERAL:
         return LabelAccuracy()
-    return keras.metrics.CategoricalAccuracy("accuracy")
+    return keras.metrics.CategoricalAccuracy("accuracy", dtype="float32")
 
 
 @dataclasses.dataclass(frozen=True)

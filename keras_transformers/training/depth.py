@@ -3,7 +3,9 @@
 from typing import Any
 
 import keras
+import numpy as np
 
+from keras_transformers.annotations import Array
 from keras_transformers.layers.rematerialization import Rematerialized
 from keras_transformers.training.budget import StepCounter
 
@@ -91,7 +93,10 @@ class GradualUnfreezing(StepCounter):
     Howard & Ruder 2018, https://arxiv.org/abs/1801.06146, section 3.3. Depths whose turn has not
     come have a learning rate of 0, and no weight decay: their weights stay as they are, to the bit,
     while the optimizer's moments already follow their gradients. So nothing is compiled again, and
-    a step takes as long as any other.
+    a step takes as long as any other. Statistics of batch norms in such depths stay too.
+
+    When training ends, all depths learn again, in another `fit` and in a file of the model. A `fit`
+    that an exception ends leaves them as they are: call `on_train_end` of the callback then.
 
     Args:
         steps: Steps of the optimizer from one depth to the next; with
@@ -110,9 +115,10 @@ class GradualUnfreezing(StepCounter):
     >>> model.build((None, 8, 8, 1))
     >>> model.compile(AdamW(1e-3, depths=block_depths(model)), "mse")
     >>> x, y = np.ones((4, 8, 8, 1), "float32"), np.ones((4, 2), "float32")
+    >>> before = keras.ops.convert_to_numpy(model.trainable_variables[0]).copy()  # embedding
     >>> history = model.fit(x, y, 2, epochs=2, verbose=0, callbacks=[GradualUnfreezing(steps=3)])
-    >>> keras.ops.convert_to_numpy(model.optimizer.depth_rates).tolist()  # embedding, block, head
-    [0.0, 1.0, 1.0]
+    >>> bool(np.all(keras.ops.convert_to_numpy(model.trainable_variables[0]) == before))
+    True
     """
 
     def __init__(self, steps: int) -> None:
@@ -123,6 +129,8 @@ class GradualUnfreezing(StepCounter):
             )
         self.steps = steps
         self._frozen = -1  # depths that are; -1 before the first step
+        # Statistics of batch norms that must not move, with their values.
+        self._statistics: list[tuple[keras.Variable, Array]] = []
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         if getattr(self.optimizer(), "depths", None) is None:
@@ -134,14 +142,46 @@ class GradualUnfreezing(StepCounter):
         if not self.optimizer().built:  # Keras does it in the first step
             self.model.optimizer.build(self.model.trainable_variables)
         super().on_train_begin(logs)
-        self._frozen = -1
+        self._frozen, self._statistics = -1, []
 
     def on_train_batch_begin(self, batch: int, logs: dict[str, Any] | None = None) -> None:
         optimizer = self.optimizer()
         rates = optimizer.rates_of_depths()
         frozen = max(len(rates) - 1 - self.begin_execution(batch)[0] // self.steps, 0)
         if frozen != self._frozen:
-            if keras.backend.backend() == "jax":
-                self.model.jax_state_sync()  # else the step would not see the new rates
+            self._synchronize()  # else the step would not see the new rates
             optimizer.depth_rates.assign([0.0] * frozen + rates[frozen:])
+            values = self._statistics_before(frozen)
+            self._statistics = [(v, np.array(keras.ops.convert_to_numpy(v))) for v in values]
         self._frozen = frozen
+
+    def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
+        super().on_train_batch_end(batch, logs)
+        if not self._statistics:
+            return
+        self._synchronize()
+        for variable, value in self._statistics:
+            variable.assign(value)
+
+    def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
+        super().on_train_end(logs)
+        self.optimizer().depth_rates.assign(self.optimizer().rates_of_depths())
+        self._statistics = []
+
+    def _statistics_before(self, first: int) -> list[keras.Variable]:
+        """Moving means and variances of the batch norms of frozen depths."""
+        trained = self.model.trainable_variables
+        depths = {id(v): d for v, d in zip(trained, self.optimizer().depths, strict=True)}
+        return [
+            variable
+            for layer in self.model._flatten_layers()
+            if isinstance(layer, keras.layers.BatchNormalization) and layer.trainable_variables
+            if depths[id(layer.trainable_variables[0])] < first
+            for variable in layer.non_trainable_variables
+            if keras.backend.is_float_dtype(variable.dtype)
+        ]
+
+    def _synchronize(self) -> None:
+        """Brings the variables up to date, and makes the next step read them."""
+        if keras.backend.backend() == "jax":
+            self.model.jax_state_sync()

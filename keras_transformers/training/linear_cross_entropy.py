@@ -1,6 +1,7 @@
 """Cross-entropy of hidden states and the table of tokens, without the logits of all of them."""
 
 import dataclasses
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,7 +11,7 @@ from keras import ops
 from keras_transformers.annotations import Scalar, Tensor
 from keras_transformers.gradients import custom_gradient
 from keras_transformers.training.logits_in_chunks import in_chunks
-from keras_transformers.training.losses import SmoothedCrossEntropy, token_weights
+from keras_transformers.training.losses import SmoothedCrossEntropy, read_labels, token_weights
 
 
 class TokenResults:
@@ -47,6 +48,7 @@ def linear_cross_entropy(
     ignore_id: int = 0,
     weights: Tensor | None = None,
     compiled: bool = True,
+    owner: str = "linear_cross_entropy",
 ) -> TokenResults:
     """`token_cross_entropy` of `hidden E^T + b`, of which a chunk of positions exists at once.
 
@@ -68,9 +70,14 @@ def linear_cross_entropy(
             gradient is taken.
         compiled: Whether a compiler sees the program. TensorFlow without XLA copies what it writes
             a part of, so that the vocabulary is not cut into parts there.
+        owner: Name for messages.
 
     Returns:
         `TokenResults`.
+
+    Raises:
+        ValueError: If a label is neither a token nor `ignore_id`, as `token_cross_entropy` does.
+            Where that cannot raise an error, all results of the label are NaN.
 
     Example:
     >>> from keras import ops
@@ -80,15 +87,15 @@ def linear_cross_entropy(
     [1.6094, 0.0]
     """
     shape, dim = ops.shape(labels), hidden.shape[-1]
-    real = ops.reshape(ops.not_equal(labels, ignore_id), (-1,))
-    ids = ops.where(real, ops.reshape(ops.cast(labels, "int32"), (-1,)), 0)
+    flat = ops.reshape(labels, (-1,))
+    ids, real, is_wrong = read_labels(owner, flat, table.shape[0], ignore_id)
     frozen, tensors = _tensors([table] if bias is None else [table, bias])
     factors = () if weights is None else (_shares(weights, real),)
     losses = _Losses(label_smoothing, compiled, frozen, bool(factors))
     derived = custom_gradient(losses.forward, losses.backward, losses.plain)
     results = derived(ops.reshape(hidden, (-1, dim)), ids, real, *factors, *tensors)
     facts = ops.stop_gradient(results[:, 1:])
-    columns = (results[:, 0], facts[:, 0], facts[:, 1])
+    columns = [ops.where(is_wrong, math.nan, x) for x in (results[:, 0], facts[:, 0], facts[:, 1])]
     return TokenResults(*(ops.reshape(column, shape) for column in columns))
 
 
@@ -230,9 +237,8 @@ class LinearCrossEntropy(SmoothedCrossEntropy):
         """What a model asks for instead of making logits, and then calls the loss with."""
         mask = getattr(hidden, "_keras_mask", None)  # Keras's losses obey that of the logits
         weights = self._weights(labels, mask, sample_weight) if training else None
-        found = linear_cross_entropy(
-            hidden, table, labels, bias, self.label_smoothing, self.ignore_id, weights, compiled
-        )
+        settings = (self.label_smoothing, self.ignore_id, weights, compiled, type(self).__name__)
+        found = linear_cross_entropy(hidden, table, labels, bias, *settings)
         return TokenResults(found.losses, found.nats, found.right, mask)
 
     def _weights(self, labels: Tensor, mask: Tensor | None, sample_weight: Tensor | None) -> Tensor:

@@ -1,5 +1,6 @@
 """Metrics over real tokens."""
 
+import math
 from typing import Any
 
 import keras
@@ -7,17 +8,25 @@ from keras import ops
 
 from keras_transformers.annotations import Scalar, Tensor
 from keras_transformers.training.linear_cross_entropy import TokenResults
-from keras_transformers.training.losses import check_ranks, token_cross_entropy, token_weights
+from keras_transformers.training.losses import (
+    check_ranks,
+    read_labels,
+    token_cross_entropy,
+    token_weights,
+)
 
 
 class _TokenMean(keras.metrics.Metric):
     """Mean of a value over all real tokens of all batches."""
 
-    def __init__(self, ignore_id: int = 0, name: str | None = None, **kwargs: Any) -> None:
-        super().__init__(name=name, **kwargs)
+    def __init__(
+        self, ignore_id: int = 0, name: str | None = None, dtype: Any = "float32", **kwargs: Any
+    ) -> None:
+        # Float32 whatever `floatx` is: a count in bfloat16 ends at 256.
+        super().__init__(name=name, dtype=dtype, **kwargs)
         self.ignore_id = ignore_id
-        self.total = self.add_weight(name="total", initializer="zeros")
-        self.count = self.add_weight(name="count", initializer="zeros")
+        self.total = self.add_weight(name="total", initializer="zeros", dtype=self.dtype)
+        self.count = self.add_weight(name="count", initializer="zeros", dtype=self.dtype)
 
     def values(self, y_true: Tensor, y_pred: Any) -> Tensor:
         """Value of each token, `(batch, length)`."""
@@ -72,8 +81,10 @@ class MaskedAccuracy(_TokenMean):
     def values(self, y_true: Tensor, y_pred: Any) -> Tensor:
         if isinstance(y_pred, TokenResults):
             return y_pred.right
-        right = ops.equal(ops.argmax(y_pred, axis=-1), ops.cast(y_true, "int32"))
-        return ops.cast(right, "float32")
+        labels = (y_true, y_pred.shape[-1], self.ignore_id)
+        ids, _, is_wrong = read_labels(type(self).__name__, *labels)
+        right = ops.equal(ops.argmax(y_pred, axis=-1), ids)
+        return ops.where(is_wrong, math.nan, ops.cast(right, "float32"))
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
@@ -105,7 +116,8 @@ class TokenCrossEntropy(_TokenMean):
     def values(self, y_true: Tensor, y_pred: Any) -> Tensor:
         if isinstance(y_pred, TokenResults):
             return y_pred.nats
-        return token_cross_entropy(y_true, y_pred, 0.0, self.ignore_id)[0]
+        owner = type(self).__name__
+        return token_cross_entropy(y_true, y_pred, 0.0, self.ignore_id, owner)[0]
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
@@ -164,8 +176,8 @@ class LabelAccuracy(keras.metrics.Mean):
     0.5
     """
 
-    def __init__(self, name: str = "accuracy", **kwargs: Any) -> None:
-        super().__init__(name=name, **kwargs)
+    def __init__(self, name: str = "accuracy", dtype: Any = "float32", **kwargs: Any) -> None:
+        super().__init__(name=name, dtype=dtype, **kwargs)  # whatever `floatx` is
 
     def update_state(  # type: ignore[override]
         self, y_true: Tensor, y_pred: Tensor, sample_weight: Tensor | None = None

@@ -1,11 +1,13 @@
 """R-Drop: two passes with dropout of their own are kept close to one another."""
 
+import math
 from typing import Any
 
 import keras
 from keras import ops
 
 from keras_transformers.annotations import Tensor
+from keras_transformers.assertions import require_values
 from keras_transformers.training.losses import SmoothedCrossEntropy
 
 
@@ -16,8 +18,8 @@ class RDropCrossEntropy(SmoothedCrossEntropy):
     `(CE_1 + CE_2 + alpha (KL(p_1 || p_2) + KL(p_2 || p_1)) / 2) / 2` for each real token (Liang et
     al. 2021, https://arxiv.org/abs/2106.14448, equations 1 to 4, halved, so that the learning rate
     of `SmoothedCrossEntropy` serves). Both passes lie in one batch: row `2 n` and row `2 n + 1` are
-    the same example, as `streams.each_row_twice` makes them. Without dropout, as in validation, the
-    second term is 0.
+    the same example, as `streams.each_row_twice` makes them, for validation data too. Without
+    dropout, as in validation, the second term is 0.
 
     Args:
         alpha: Weight of the second term. The paper has 5 for translation.
@@ -32,8 +34,9 @@ class RDropCrossEntropy(SmoothedCrossEntropy):
         A scalar, the weighted mean over real tokens.
 
     Raises:
-        ValueError: If `alpha` is not positive, the number of rows is odd, or as in
-            `SmoothedCrossEntropy`.
+        ValueError: If `alpha` is not positive, the number of rows is odd, the labels of a pair
+            differ, or as in `SmoothedCrossEntropy`. A graph of TensorFlow asserts that the labels
+            are the same; under XLA and on JAX the loss of a pair whose labels differ is NaN.
 
     Example:
     >>> import numpy as np
@@ -66,6 +69,16 @@ class RDropCrossEntropy(SmoothedCrossEntropy):
                 f"other (see `streams.each_row_twice`). Received: {rows} rows"
             )
         length, vocab = ops.shape(y_pred)[1], y_pred.shape[-1]
+        pairs = ops.reshape(y_true, (-1, 2, length))
+        is_same = pairs[:, :1] == pairs[:, 1:]
+        is_same = ops.logical_and(is_same, ops.ones_like(pairs, "bool"))
+        pairs = require_values(
+            pairs,
+            is_same,
+            f"{type(self).__name__}: rows `2 n` and `2 n + 1` must be the same example, with the "
+            "same labels, in validation data too (see `streams.each_row_twice`).",
+        )
+        y_true = ops.reshape(pairs, (-1, length))
         real = ops.not_equal(y_true, self.ignore_id)
         # Not the loss alone: 0 times a NaN at padding would reach the gradient.
         logits = ops.where(real[..., None], ops.cast(y_pred, "float32"), 0.0)
@@ -75,6 +88,7 @@ class RDropCrossEntropy(SmoothedCrossEntropy):
         change = (ops.exp(first) - ops.exp(second)) * (first - second)
         apart = ops.repeat(ops.sum(change, axis=-1), 2, axis=0)
         # Of a factor 1/2 each: the two directions, and the two rows that both have the term.
+        apart = ops.where(ops.reshape(is_same, (-1, length)), apart, math.nan)
         return super().call(y_true, y_pred) + self.alpha / 4 * apart
 
     def get_config(self) -> dict[str, Any]:

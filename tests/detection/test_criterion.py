@@ -298,3 +298,17 @@ def test_sample_weights_multiply_the_losses_of_their_images(kind):
             assert_close(parts[name], np.float32(values), 1e-5)
     with pytest.raises(ValueError, match=r"`sample_weight` must have shape \(batch,\).*\(5, 4\)"):
         criterion(*arguments, np.ones((BATCH, MOST)))
+
+
+@pytest.mark.parametrize("number", [0, 4])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_label_that_is_no_class_is_refused(kind, number):
+    criterion = KINDS[kind]
+    labels = LABELS.copy()
+    labels[3, 1] = CLASSES + number
+    message = rf"SetCriterion: `labels` must be below {CLASSES}.* Received: {CLASSES + number}"
+    with pytest.raises(ValueError, match=message):
+        criterion(logits(criterion), BOXES, labels, TRUE)
+    if keras.backend.backend() == "jax":
+        run = fast(criterion)
+        assert np.isnan(to_numpy(run(logits(criterion), BOXES, labels, TRUE)))

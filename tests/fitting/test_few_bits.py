@@ -10,6 +10,7 @@ from keras_transformers import models, training
 from keras_transformers.precision import in_precision
 from tests.fitting.test_fitting import PICTURE, TEXT, images, loaded, royal, sentences
 from tests.pretrained import folders
+from tests.slow import slow_except
 
 ASKED = {"learning_rate": 2e-2, "batch_size": 8, "verbose": 0}
 NEW = ("sentence_encoder", "text_classifier", "image_classifier")  # get a head for other classes
@@ -162,3 +163,56 @@ def test_an_adapter_that_is_not_active_is_kept_in_sixteen_bits():
     )
     (layer,) = (each for each in copy._flatten_layers() if each.name == "query")
     np.testing.assert_array_equal(layer.adapter.arrays("two")["lora_a"], np.ones((12, 2)))
+
+
+SIXTEEN = {
+    f"{kind}-{mode}-{'adapters' if rank else 'all'}": (kind, mode, rank)
+    for kind in KINDS
+    for mode in ("bfloat16", "float16")
+    for rank in (0, 2)
+}
+QUICK = ("text_classifier-bfloat16-all", "sentence_encoder-float16-adapters")
+
+
+@pytest.mark.parametrize("case", slow_except(SIXTEEN, *QUICK))
+def test_weights_of_sixteen_bits_are_trained_in_float32_and_stored_as_before(case, tmp_path):
+    kind, mode, rank = case
+    data, raw = data_of(kind, tmp_path / "data")
+    predictors, histories = [], []
+    with folders.eagerly():
+        loaded(kind, tmp_path / "published")
+        for trained_in in (mode, "float32"):
+            predictor = keras_transformers.load(tmp_path / "published").quantize(mode)
+            start = values_of(predictor.model)
+            predictor.quantize(trained_in)
+            if rank:
+                predictor.add_lora(rank)
+            histories.append(predictor.fit(data, epochs=2, **ASKED)["val_loss"])
+            predictors.append(predictor.quantize(mode))
+        answer = predictors[0].predict(raw)
+        again = keras_transformers.load(predictors[0].save(tmp_path / "own"))
+        assert_same(again.predict(raw), answer)
+    assert histories[0] == histories[1]
+    received, expected = (values_of(predictor.model) for predictor in predictors)
+    assert received.keys() == expected.keys()
+    for path, value in received.items():
+        np.testing.assert_array_equal(value, expected[path], err_msg=path)
+    assert predictors[0].model.dtype_policy.name == mode
+    moved = {path for path in start if (received[path] != start[path]).any()}
+    heads = {path for path in start if path.split("/")[1] == "head"}
+    assert moved <= heads if rank else len(moved) > len(start) // 2
+
+
+def test_adapters_beside_sixteen_bits_are_trained_on_and_the_rest_stays(tmp_path):
+    texts = sentences(24)
+    data = (texts, royal(texts))
+    with folders.eagerly():
+        predictor = loaded("text_classifier", tmp_path / "bert").quantize("bfloat16").add_lora(2)
+        predictor.fit(data, epochs=1, **ASKED)
+        before = values_of(predictor.model)
+        predictor.fit(data, epochs=1, **ASKED)
+    after = values_of(predictor.model)
+    assert training.adapters_of(predictor.model)["default"].rank == 2
+    moved = {path for path, value in after.items() if (value != before[path]).any()}
+    assert moved == {weight.path for weight in predictor.model.trainable_variables}
+    assert all("adapter" in path or path.split("/")[1] == "head" for path in moved)

@@ -20,6 +20,7 @@ from keras_transformers.training import fine_tuning_numbers
 from tests.loading.saved import save_shouter
 from tests.loading.test_published import ANSWERING, PICTURE, WITHOUT_CLASSES, publish
 from tests.pretrained import folders
+from tests.slow import slow_except
 
 WORDS = "the king and the queen to be or not".split()
 TEXT = "the king and the queen"
@@ -454,3 +455,62 @@ def test_a_loss_that_becomes_nan_ends_the_training_and_spares_the_weights(epoch)
             history = learned(*arguments, loss="mse")
         assert len(history["loss"]) == 3
         assert np.isfinite(np.asarray(model(x))).all()
+
+
+class Stop(keras.callbacks.Callback):
+    """Ends the training in the second epoch, as the user's Ctrl+C does."""
+
+    def __init__(self, error):
+        super().__init__()
+        self.error = error
+
+    def on_train_batch_end(self, batch, logs=None):
+        if self.model.optimizer.iterations > 4:
+            raise self.error
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), ValueError("no number")])
+def test_an_interrupted_training_of_numbers_leaves_them_in_their_units(error, tmp_path):
+    texts = sentences(40)
+    pairs = [(t, 400.5 + 10 * len(t)) for t in texts]
+    with folders.eagerly():
+        predictor = loaded("text_classifier", tmp_path / "bert")
+        predictor.fit(pairs, epochs=2, **FAST)
+        before = np.array(predictor.predict(texts))
+        assert before.min() > 300
+        with pytest.raises(type(error)):
+            predictor.fit(
+                pairs, epochs=3, callbacks=[Stop(error)], **{**FAST, "learning_rate": 1e-6}
+            )
+        np.testing.assert_allclose(predictor.predict(texts), before, rtol=1e-2)
+        assert not predictor.model.compiled
+        predictor.fit(pairs, epochs=2, **FAST)
+        assert predictor.evaluate(pairs)["mean_absolute_error"] < 100
+
+
+DRAWING = {
+    f"{kind}-{rank}": (kind, rank)
+    for kind in ("sentence_encoder", "image_classifier", "mask_filler")
+    for rank in (0, 2)
+}
+
+
+@pytest.mark.parametrize("case", slow_except(DRAWING, "sentence_encoder-0"))
+def test_the_same_seed_learns_the_same_from_the_same_folder(case, tmp_path):
+    kind, rank = case
+    texts = sentences(24)
+    data = images(tmp_path / "pictures") if kind[0] == "i" else (texts, royal(texts))
+    losses, weights = [], []
+    with folders.eagerly():
+        for number, seed in enumerate((3, 3, 4)):
+            keras.utils.set_random_seed(number)
+            if number == 0:
+                loaded(kind, tmp_path / "0")
+            predictor = keras_transformers.load(tmp_path / "0")
+            if rank:
+                predictor.add_lora(rank)
+            losses.append(predictor.fit(data, seed=seed, epochs=1, **FAST)["loss"])
+            weights.append(predictor.model.get_weights())
+    assert losses[0] == losses[1] != losses[2]
+    for one, other in zip(*weights[:2], strict=True):
+        np.testing.assert_array_equal(one, other)

@@ -8,6 +8,7 @@ from keras import ops
 from keras_transformers.layers import resize_map
 from keras_transformers.models import PVT, SegFormer
 from tests.contract import ON_JAX, POLICIES, assert_close, check_layer, to_numpy
+from tests.training.test_losses import in_graph
 
 RNG = np.random.default_rng(6)
 IMAGES = RNG.normal(size=(2, 40, 52, 3)).astype("float32")
@@ -99,3 +100,18 @@ def test_what_is_no_pyramid_without_classes_is_refused():
         SegFormer(5, "b0")
     with pytest.raises(ValueError, match="`decoder_dim`"):
         SegFormer(5, encoder(), decoder_dim=0)
+
+
+@pytest.mark.parametrize("label", [-1, 5, 200])
+def test_a_label_that_is_no_class_is_refused(label):
+    model = make()
+    logits = RNG.normal(size=(2, 5, 7, 5)).astype("float32")
+    labels = RNG.integers(0, 5, (2, 40, 52))
+    labels[1, 3, 4] = label
+    with pytest.raises(ValueError, match=rf"labels in \[0, 5\), or the .*255. Received: {label}"):
+        model.compute_loss(None, labels, logits)
+
+    def loss(labels, logits):
+        return model.compute_loss(None, labels, logits)
+
+    assert np.isnan(to_numpy(in_graph(loss, jit_compile=True)(labels, logits)))

@@ -261,3 +261,21 @@ def test_throughput_counts_the_tokens_of_the_steps_that_were_made():
 
     fit([throughput, Count(), StopInSecondEpoch()], epochs=3)
     np.testing.assert_allclose(tokens, [300, 100])
+
+
+@pytest.mark.parametrize("arguments", [{}, {"last": 2, "every": 3}, {"monitor": "loss"}])
+@pytest.mark.parametrize("scaled", [False, True])
+def test_beside_a_moving_average_the_weights_of_the_last_step_come_back(arguments, scaled):
+    keras.utils.set_random_seed(0)
+    model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
+    optimizer = keras.optimizers.SGD(0.05, use_ema=True, ema_momentum=0.9)
+    if scaled:
+        optimizer = keras.optimizers.LossScaleOptimizer(optimizer)
+    model.compile(optimizer, "mse")
+    snapshots, average = Snapshots(), CheckpointAverage(**arguments)
+    model.fit(X, Y, 4, epochs=4, shuffle=False, verbose=0, callbacks=[snapshots, average])
+    if arguments == {}:
+        expected = np.mean([weights[0] for weights in snapshots.weights], 0, "float64")
+        np.testing.assert_allclose(model.get_weights()[0], expected, rtol=1e-6)
+    average.restore()
+    np.testing.assert_array_equal(model.get_weights()[0], snapshots.weights[-1][0])

@@ -172,8 +172,67 @@ def test_blocks_that_are_frozen_stay_to_the_bit_until_their_turn(tmp_path):
         ]
         assert set(moved) == set(range(3 - epoch, 4))
     model.save(tmp_path / "model.keras")
-    again = keras.saving.load_model(tmp_path / "model.keras").optimizer
-    np.testing.assert_allclose(again.depth_rates, [0.0, 0.25, 0.5, 1.0])
+    again = keras.saving.load_model(tmp_path / "model.keras")
+    for each in (model, again):  # which learn as a whole from now on
+        np.testing.assert_allclose(each.optimizer.depth_rates, [0.125, 0.25, 0.5, 1.0])
+        before = [keras.ops.convert_to_numpy(v).copy() for v in each.trainable_variables]
+        each.fit(x, np.ones((4, 3)), verbose=0)
+        for one, other in zip(before, each.trainable_variables, strict=True):
+            assert np.any(one != keras.ops.convert_to_numpy(other))
+
+
+class Normed(keras.layers.Layer):
+    """A block with a batch norm, whose scale may be fixed."""
+
+    def __init__(self, scale=True, **kwargs):
+        super().__init__(**kwargs)
+        self.block = EncoderBlock(2, 8)
+        self.norm = keras.layers.BatchNormalization(scale=scale, momentum=0.5)
+
+    def build(self, shape):
+        self.block.build(shape)
+        self.norm.build(shape)
+
+    def call(self, x, training=None):
+        return self.norm(self.block(x), training=training)
+
+
+class Statistics(keras.callbacks.Callback):
+    """Moving means of batch norms after each epoch."""
+
+    def __init__(self, norms):
+        super().__init__()
+        self.norms, self.means = norms, []
+
+    def on_epoch_end(self, epoch, logs=None):
+        self.means.append(
+            [keras.ops.convert_to_numpy(norm.moving_mean).copy() for norm in self.norms]
+        )
+
+
+@pytest.mark.parametrize("steps_per_execution", [1, 2])
+def test_statistics_of_frozen_depths_stay_until_their_turn(steps_per_execution):
+    keras.utils.set_random_seed(3)
+    layers = [Normed(), Normed(scale=False)]
+    head = [keras.layers.BatchNormalization(momentum=0.5), keras.layers.Dense(1)]
+    model = keras.Sequential([keras.Input((3, 8)), *layers, EncoderBlock(2, 8), *head])
+    depths = block_depths(model)
+    assert sorted(set(depths)) == [1, 2, 3, 4]
+    optimizer = AdamW(1e-2, depths=depths)
+    model.compile(optimizer, "mse", steps_per_execution=steps_per_execution)
+    x = np.random.default_rng(0).normal(2, 3, size=(8, 3, 8)).astype("float32")
+    norms = [layers[0].norm, layers[1].norm, head[0]]
+    seen = Statistics(norms)
+    model.fit(
+        x, x[..., :1], 4, epochs=4, shuffle=False, verbose=0, validation_data=(x, x[..., :1]),
+        callbacks=[GradualUnfreezing(2 // steps_per_execution), seen],
+    )  # fmt: skip
+    start = [np.zeros(8)] * 3
+    for epoch, (before, after) in enumerate(zip([start, *seen.means], seen.means, strict=False)):
+        for depth, one, other in zip((1, 2, 4), before, after, strict=True):
+            assert np.array_equal(one, other) == (depth < 4 - epoch)
+    last = [keras.ops.convert_to_numpy(norm.moving_mean) for norm in norms]
+    np.testing.assert_array_equal(last, seen.means[-1])
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_transformers.models import LanguageModel, TextEncoder, Transformer
+from keras_transformers.models import ClassificationHead, LanguageModel, TextEncoder, Transformer
 from keras_transformers.training import (
     AdamW,
     LinearCrossEntropy,
@@ -143,7 +143,7 @@ def transformer():
     return model, {"source": IDS, "target": IDS}
 
 
-def fitted(make, loss):
+def fitted(make, loss, **compiled):
     """Logs of two epochs and of an evaluation, and the weights."""
     keras.utils.set_random_seed(2)
     model, inputs = make()
@@ -151,17 +151,17 @@ def fitted(make, loss):
         if hasattr(layer, "rate"):
             layer.rate = 0.0
     metrics = [MaskedAccuracy(), TokenCrossEntropy(), Perplexity()]
-    model.compile(AdamW(1e-2, epsilon=1e-3), loss, metrics=metrics)
+    model.compile(AdamW(1e-2, epsilon=1e-3), loss, metrics=metrics, **compiled)
     weights = np.array([1.0, 2.0, 0.5, 1.0], "float32")
     options = {"sample_weight": weights, "batch_size": 4, "verbose": 0}
     history = model.fit(inputs, IDS, epochs=2, shuffle=False, **options).history
     return model, history, model.evaluate(inputs, IDS, return_dict=True, **options)
 
 
-@pytest.mark.parametrize(
-    "make",
-    slow_except({"decoder": language_model, "encoder": encoder, "both": transformer}, "decoder"),
-)
+MAKERS = {"decoder": language_model, "encoder": encoder, "both": transformer}
+
+
+@pytest.mark.parametrize("make", slow_except(MAKERS, "decoder"))
 def test_fit_and_evaluate_give_what_they_give_with_logits(make):
     model, history, scores = fitted(make, LinearCrossEntropy(0.1))
     other, expected, expected_scores = fitted(make, SmoothedCrossEntropy(0.1))
@@ -211,3 +211,38 @@ def test_half_precision_and_accumulated_gradients_train():
     model.compile(AdamW(0.01, gradient_accumulation_steps=2), LinearCrossEntropy())
     losses = model.fit(inputs, IDS, epochs=20, batch_size=2, verbose=0).history["loss"]
     assert losses[-1] < losses[0]
+
+
+@pytest.mark.parametrize("make", slow_except(MAKERS, "decoder"))
+def test_eager_steps_give_what_compiled_ones_give(make):
+    if keras.backend.backend() == "torch":
+        pytest.skip("PyTorch compiles nothing here")
+    model, history, scores = fitted(make, LinearCrossEntropy(0.1), run_eagerly=True)
+    other, expected, expected_scores = fitted(make, SmoothedCrossEntropy(0.1))
+    for name in expected:
+        np.testing.assert_allclose(history[name], expected[name], rtol=1e-4)
+        np.testing.assert_allclose(scores[name], expected_scores[name], rtol=1e-4)
+    for ours, theirs in zip(model.get_weights(), other.get_weights(), strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=1e-4)
+
+
+@pytest.mark.parametrize("make", slow_except(MAKERS, "decoder"))
+@pytest.mark.parametrize("loss", [LinearCrossEntropy, SmoothedCrossEntropy])
+def test_weights_of_classes_are_refused_where_tokens_have_labels(make, loss):
+    model, inputs = make()
+    model.compile(AdamW(), loss())
+    for train, options in ((model.fit, {"verbose": 0}), (model.train_on_batch, {})):
+        with pytest.raises(ValueError, match="`class_weight` of .* must be None.*`sample_weight`"):
+            train(inputs, IDS, class_weight={3: 2.0}, **options)
+
+
+def test_weights_of_classes_are_those_of_rows_where_a_text_has_one_label():
+    labels = np.array([0, 1, 1, 2])
+    losses = []
+    for options in ({"class_weight": {1: 3.0}}, {"sample_weight": np.array([1.0, 3, 3, 1])}):
+        keras.utils.set_random_seed(2)
+        sizes = {"hidden_dim": 8, "num_heads": 2, "mlp_dim": 8, "head": ClassificationHead(3)}
+        model = TextEncoder.from_variant("tiny", VOCAB, **sizes)
+        model.compile("sgd", SmoothedCrossEntropy(ignore_id=-100))
+        losses.append(model.fit(IDS, labels, shuffle=False, verbose=0, **options).history["loss"])
+    np.testing.assert_allclose(losses[0], losses[1], rtol=1e-6)

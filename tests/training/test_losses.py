@@ -7,7 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from keras import ops
 
-from keras_transformers.training import SmoothedCrossEntropy, token_cross_entropy
+from keras_transformers.training import (
+    LinearCrossEntropy,
+    MaskedAccuracy,
+    RDropCrossEntropy,
+    SmoothedCrossEntropy,
+    TokenCrossEntropy,
+    linear_cross_entropy,
+    token_cross_entropy,
+)
 
 BATCH, LENGTH, VOCAB = 3, 5, 11
 
@@ -172,3 +180,145 @@ def test_config_round_trip():
     again = keras.losses.deserialize(keras.losses.serialize(loss))
     assert again.get_config() == loss.get_config()
     assert (again.label_smoothing, again.ignore_id, again.name) == (0.3, 7, "mine")
+
+
+def in_graph(function, jit_compile):
+    """The function compiled on the backend in use, of NumPy arrays."""
+    if keras.backend.backend() == "jax":
+        import jax
+
+        return jax.jit(function)
+    import tensorflow as tf
+
+    return tf.function(function, jit_compile=jit_compile)
+
+
+def updated(kind):
+    """Function of labels and logits that updates a metric of a kind."""
+    return lambda labels, logits: kind().update_state(labels, logits)
+
+
+def linear(labels, logits):
+    """The loss without logits: their table is the unit matrix."""
+    return linear_cross_entropy(ops.convert_to_tensor(logits), ops.eye(VOCAB), labels).losses
+
+
+READERS = {
+    "token_cross_entropy": token_cross_entropy,
+    "SmoothedCrossEntropy": SmoothedCrossEntropy(),
+    "RDropCrossEntropy": RDropCrossEntropy(),
+    "LinearCrossEntropy": LinearCrossEntropy(),
+    "linear_cross_entropy": linear,
+    "MaskedAccuracy": updated(MaskedAccuracy),
+    "TokenCrossEntropy": updated(TokenCrossEntropy),
+}
+
+
+def with_impossible(label):
+    """Labels of which those of one position are impossible, in pairs of equal rows, and logits."""
+    labels, logits = (np.repeat(x, 2, axis=0) for x in example())
+    labels[2:4, 1] = label
+    return labels, logits
+
+
+@pytest.mark.parametrize("label", [-1, -100, VOCAB, 900])
+@pytest.mark.parametrize("reader", READERS)
+def test_a_label_that_is_no_token_is_refused(reader, label):
+    labels, logits = with_impossible(label)
+    message = rf"{reader}: labels must lie in \[0, 11\).*`ignore_id=-100`. Received: {label}"
+    with pytest.raises(ValueError, match=message):
+        READERS[reader](labels, logits)
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_a_graph_asserts_that_labels_are_tokens(reader):
+    tf = pytest.importorskip("tensorflow")
+    if keras.backend.backend() != "tensorflow" or "Accuracy" in reader or reader[:6] == "TokenC":
+        pytest.skip("a metric makes variables, and is tested in `fit`")
+    run = in_graph(READERS[reader], jit_compile=False)
+    run(*example()) if reader != "RDropCrossEntropy" else run(*with_impossible(3))
+    with pytest.raises(tf.errors.InvalidArgumentError, match=f"{reader}: labels must lie in"):
+        run(*with_impossible(VOCAB))
+
+
+def test_metrics_in_fit_assert_that_labels_are_tokens():
+    tf = pytest.importorskip("tensorflow")
+    if keras.backend.backend() != "tensorflow":
+        pytest.skip("traced programs of JAX raise no errors")
+    labels, logits = with_impossible(-1)
+    for metric in (MaskedAccuracy(), TokenCrossEntropy()):
+        model = keras.Sequential([keras.Input((LENGTH, VOCAB)), keras.layers.Identity()])
+        model.compile(loss=SmoothedCrossEntropy(ignore_id=-1), metrics=[metric], jit_compile=False)
+        with pytest.raises(tf.errors.InvalidArgumentError, match="labels must lie in"):
+            model.evaluate(logits, labels, verbose=0)
+
+
+@pytest.mark.parametrize("label", [-1, -100, VOCAB, 900])
+@pytest.mark.parametrize("reader", ["token_cross_entropy", "linear_cross_entropy"])
+def test_under_a_compiler_such_a_label_has_the_loss_nan_and_no_gradient(reader, label):
+    labels, logits = with_impossible(label)
+    is_wrong, is_padding = labels == label, labels == 0
+    ids = ops.convert_to_tensor(labels)
+
+    def losses(z):
+        result = READERS[reader](ids, z)
+        return result[0] if isinstance(result, tuple) else result
+
+    received = ops.convert_to_numpy(in_graph(losses, jit_compile=True)(logits))
+    z = logits.astype("float64")
+    log_p = z - np.log(np.exp(z).sum(-1, keepdims=True))
+    possible = np.where(is_wrong, 0, labels)
+    expected = -np.take_along_axis(log_p, possible[..., None], -1)[..., 0] * ~is_padding
+    np.testing.assert_allclose(received[~is_wrong], expected[~is_wrong], atol=1e-5)
+    assert np.isnan(received[is_wrong]).all()
+
+    def total(labels, z):
+        return ops.sum(in_graph(losses, jit_compile=True)(z))
+
+    _, gradient = value_and_gradient(total, labels, logits)
+    change = (np.exp(log_p) - np.eye(VOCAB)[possible]) * ~(is_wrong | is_padding)[..., None]
+    np.testing.assert_allclose(gradient, change, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64", "int16", "float32"])
+@pytest.mark.parametrize("kind", [SmoothedCrossEntropy, RDropCrossEntropy, LinearCrossEntropy])
+def test_data_in_the_form_of_hugging_face_are_taken_with_their_ignore_id(kind, dtype):
+    labels, logits = example()
+    labels[0, 0] = 0  # a token like any other here
+    marked = np.where(np.arange(LENGTH) < LENGTH - 2, labels, -100)
+    twice, logits = np.repeat(marked, 2, axis=0).astype(dtype), np.repeat(logits, 2, axis=0)
+    z = logits.astype("float64")
+    log_p = z - np.log(np.exp(z).sum(-1, keepdims=True))
+    target = 0.9 * np.eye(VOCAB)[np.maximum(twice, 0).astype(int)] + 0.1 / VOCAB
+    expected = -(target * log_p).sum(-1)[twice != -100].mean()
+    assert float(kind(ignore_id=-100)(twice, logits)) == pytest.approx(expected, rel=1e-5)
+
+
+def test_unsigned_labels_are_compared_with_a_negative_ignore_id():
+    labels, logits = example(padding=0)
+    for dtype in ("uint8", "uint16"):
+        loss = SmoothedCrossEntropy(ignore_id=-100)(labels.astype(dtype), logits)
+        assert float(loss) == pytest.approx(oracle(labels, logits), rel=1e-5)
+
+
+@pytest.mark.parametrize("kind", [SmoothedCrossEntropy, LinearCrossEntropy, TokenCrossEntropy])
+def test_weights_of_rows_may_have_a_last_axis_where_labels_have_none(kind):
+    rng = np.random.default_rng(2)
+    labels, logits = rng.integers(1, VOCAB, 7), rng.normal(0, 2, (7, VOCAB)).astype("float32")
+    weights = rng.uniform(0.5, 2, 7)
+    metric = kind is TokenCrossEntropy
+    for shape in ((7,), (7, 1)):
+        if metric:
+            mean = kind()
+            mean.update_state(labels, logits, weights.reshape(shape))
+            received = mean.result()
+        else:
+            received = kind(0.0)(labels, logits, weights.reshape(shape).astype("float32"))
+        assert float(received) == pytest.approx(oracle(labels, logits, 0.0, weights), rel=1e-5)
+
+
+@pytest.mark.parametrize("shape", [(BATCH + 1,), (BATCH, 2), (LENGTH,), (BATCH, LENGTH, VOCAB)])
+def test_weights_of_another_shape_are_refused(shape):
+    labels, logits = example()
+    with pytest.raises(ValueError, match="`sample_weight` must have the shape .* Received: shape"):
+        SmoothedCrossEntropy()(labels, logits, np.ones(shape, "float32"))

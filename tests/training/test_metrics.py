@@ -11,6 +11,8 @@ from keras_transformers.training import (
     Perplexity,
     SmoothedCrossEntropy,
     TokenCrossEntropy,
+    classification_accuracy,
+    classification_loss,
 )
 
 BATCH, LENGTH, VOCAB = 5, 7, 11
@@ -108,3 +110,46 @@ def test_compiled_evaluation_agrees_with_the_metrics_alone():
     for metric in (MaskedAccuracy(), TokenCrossEntropy()):
         expected = measured(metric, (labels, logits))
         assert results[metric.name] == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.fixture(params=["bfloat16", "float16"])
+def coarse_floats(request):
+    before = keras.config.floatx()
+    keras.config.set_floatx(request.param)
+    yield
+    keras.config.set_floatx(before)
+
+
+@pytest.mark.usefixtures("coarse_floats")
+def test_numbers_are_counted_in_float32_whatever_the_usual_float_is():
+    rng = np.random.default_rng(4)
+    labels = rng.integers(1, VOCAB, (300, LENGTH))  # more tokens than bfloat16 can count
+    logits = 5 * np.eye(VOCAB, dtype="float32")[np.where(rng.random(labels.shape) < 0.5, labels, 0)]
+    batches = [(labels[i : i + 10], logits[i : i + 10]) for i in range(0, 300, 10)]
+    log_p = logits - np.log(np.exp(logits.astype("float64")).sum(-1, keepdims=True))
+    nats = -np.take_along_axis(log_p, labels[..., None], -1).mean()
+    right = (logits.argmax(-1) == labels).mean()
+    for metric, expected in ((MaskedAccuracy, right), (TokenCrossEntropy, nats)):
+        assert measured(metric(), *batches) == pytest.approx(expected, rel=1e-5)
+    assert measured(Perplexity(), *batches) == pytest.approx(np.exp(nats), rel=1e-5)
+    assert float(SmoothedCrossEntropy(0.0)(labels, logits)) == pytest.approx(nats, rel=1e-5)
+
+
+@pytest.mark.usefixtures("coarse_floats")
+@pytest.mark.parametrize("problem", ["single_label_classification", "multi_label_classification"])
+def test_classifiers_are_scored_in_float32_whatever_the_usual_float_is(problem):
+    rng = np.random.default_rng(4)
+    logits = rng.normal(0, 3, (999, 3)).astype("float32")
+    labels = np.eye(3, dtype="float32")[rng.integers(0, 3, 999)]
+    if problem.startswith("single"):
+        right = logits.argmax(-1) == labels.argmax(-1)
+        log_p = logits - np.log(np.exp(logits.astype("float64")).sum(-1, keepdims=True))
+        expected = -(labels * log_p).sum(-1).mean()
+    else:
+        right = (logits > 0) == labels
+        expected = (np.log1p(np.exp(logits.astype("float64"))) - labels * logits).mean()
+    loss = classification_loss(problem)(labels, logits)
+    assert float(loss) == pytest.approx(expected, rel=1e-5)
+    batches = [(labels[i : i + 9], logits[i : i + 9]) for i in range(0, 999, 9)]
+    accuracy = measured(classification_accuracy(problem), *batches)
+    assert accuracy == pytest.approx(right.mean(), rel=1e-6)

@@ -2,10 +2,11 @@
 
 import numpy as np
 import pytest
+from keras import ops
 
 from keras_transformers.streams import each_row_twice, epochs, first_or_second
 from keras_transformers.training import RDropCrossEntropy, SmoothedCrossEntropy, token_learning
-from tests.training.test_losses import example, oracle, value_and_gradient
+from tests.training.test_losses import example, in_graph, oracle, value_and_gradient
 
 
 def in_two_passes(seed=0):
@@ -112,3 +113,28 @@ def test_only_the_chosen_dataset_is_asked():
         lambda epoch: first_or_second(epoch >= 1, wanted, tf.data.Dataset.range(2)), 2
     )
     assert [int(number) for number in by_epoch.take(4)] == [0, 1, 5, 6]
+
+
+def test_examples_that_are_not_paired_are_refused():
+    labels, logits = in_two_passes()
+    loss = RDropCrossEntropy()
+    mixed = np.random.default_rng(3).permutation(len(labels))
+    assert (labels[mixed][0::2] != labels[mixed][1::2]).any()
+    with pytest.raises(ValueError, match="must be the same example.*`streams.each_row_twice`"):
+        loss(labels[mixed], logits)
+    single, of_one = np.array([3, 5, 3, 3]), logits[:4, 0]
+    with pytest.raises(ValueError, match="`y_pred` must have"):
+        loss(single, logits[:4])
+    assert of_one.shape == (4, 11)
+
+
+def test_compiled_the_pairs_alone_whose_labels_differ_become_nan():
+    labels, logits = in_two_passes()
+    expected = ops.convert_to_numpy(RDropCrossEntropy(reduction=None)(labels, logits))
+    labels[3, 1] = labels[2, 1] % 10 + 1
+    loss = RDropCrossEntropy(reduction=None)
+    received = ops.convert_to_numpy(in_graph(loss, jit_compile=True)(labels, logits))
+    is_wrong = np.zeros(labels.shape, bool)
+    is_wrong[2:4, 1] = True
+    assert np.isnan(received[is_wrong]).all()
+    np.testing.assert_allclose(received[~is_wrong], expected[~is_wrong], rtol=1e-6)
