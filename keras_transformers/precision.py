@@ -76,7 +76,7 @@ def in_precision(
         ours.assign(theirs.value)
     for ours, theirs in zip(copy._flatten_layers(), model._flatten_layers(), strict=True):
         if isinstance(ours, LowRank):
-            ours.take_kept(theirs)
+            ours.take_arrays(theirs)
     if precision in QUANTISED:
         _quantise(copy, precision)
     return copy

@@ -18,7 +18,12 @@ from keras_transformers.training.adapter_targets import (
     weights_named,
     weights_of,
 )
-from keras_transformers.training.merging import forget_programs, is_merged, refuse_merged
+from keras_transformers.training.merging import (
+    forget_training,
+    is_merged,
+    models_around,
+    refuse_merged,
+)
 
 
 def add_lora(
@@ -118,8 +123,7 @@ def attach(
     others[name] = values
     _activate(model, name)
     _train_only(model, list(weights.values()))
-    forget_programs(model)
-    model.compiled, model.optimizer = False, None
+    forget_training(model)
 
 
 def set_adapter(model: keras.Model, name: str | None) -> None:
@@ -156,7 +160,8 @@ def set_adapter(model: keras.Model, name: str | None) -> None:
     if name and set(weights) != {p for p, w in weights_of(model).items() if w.trainable}:
         _train_only(model, list(weights.values()))
     if before is None or name is None or known[name].dropout != known[before].dropout:
-        model.train_function = None  # Keras's, in which the rate is a constant
+        for affected in models_around(model):
+            affected.train_function = None  # Keras's, in which the rate is a constant
 
 
 def adapters_of(model: keras.Model) -> dict[str, LowRankSettings]:
@@ -176,7 +181,7 @@ def adapters_of(model: keras.Model) -> dict[str, LowRankSettings]:
     """
     found: dict[str, LowRankSettings] = {}
     for layer in adapted_layers(model).values():
-        found |= layer.adapter.settings
+        found |= layer.adapter.current_settings()
     return found
 
 
@@ -211,11 +216,10 @@ def remove_lora(model: keras.Model) -> None:
     """
     if not is_merged(model) and adapters_of(model):
         _activate(model, None)
+    forget_training(model)
     for layer in adapted_layers(model).values():
         remove_adapter(layer)
     _set_trainable(model, True)
-    forget_programs(model)
-    model.compiled, model.optimizer = False, None
 
 
 def _checked_settings(

@@ -89,7 +89,7 @@ def test_merged_kernels_compute_the_same_and_come_back_up_to_a_rounding(dora):
     np.testing.assert_allclose(outputs(model), y, atol=1e-5)
     for layer, kernel, base in zip(adapted_layers(model).values(), merged, before, strict=True):
         arrays = {k: x.astype("float64") for k, x in layer.adapter.arrays("default").items()}
-        whole = base.reshape(layer.kernel_shape()) + arrays["lora_a"] @ arrays["lora_b"]
+        whole = base.reshape(layer.matrix_shape()) + arrays["lora_a"] @ arrays["lora_b"]
         whole *= arrays["magnitude"] / np.linalg.norm(whole, axis=0) if dora else 1
         np.testing.assert_array_equal(kernel, whole.reshape(kernel.shape).astype("float32"))
     unmerge(model)
