@@ -10,6 +10,7 @@ from keras import ops
 
 from keras_transformers.annotations import Array
 from keras_transformers.layers.adapting import add_adapter, remove_adapter
+from keras_transformers.layers.composite import disown_adapters, own_adapters
 from keras_transformers.layers.low_rank import LowRank
 from keras_transformers.layers.low_rank_settings import LowRankSettings
 from keras_transformers.training.adapter_targets import (
@@ -85,7 +86,7 @@ def add_lora(
     >>> ids = np.array([[1, 5, 7, 3], [1, 7, 5, 3]])
     >>> history = model.fit(ids[:, :-1], ids[:, 1:], verbose=0)
     """
-    settings = _checked_settings(rank, alpha, dropout, dora, rslora)
+    settings = checked_settings(rank, alpha, dropout, dora, rslora)
     known = adapters_of(model)
     if not model.built or not isinstance(name, str) or not name or name in known:
         raise ValueError(
@@ -117,6 +118,8 @@ def attach(
     _activate(model, None)
     for layer, settings in changes:
         add_adapter(layer, name, settings, random.randrange(2**31))
+    for affected in models_around(model):
+        own_adapters(affected)
     others = _others(model)
     values = {path: _value(weight) for path, weight in weights.items()}
     others[""] = {**values, **others.get("", {})}
@@ -217,14 +220,22 @@ def remove_lora(model: keras.Model) -> None:
     if not is_merged(model) and adapters_of(model):
         _activate(model, None)
     forget_training(model)
+    affected = models_around(model)
     for layer in adapted_layers(model).values():
         remove_adapter(layer)
+    for around in affected:
+        disown_adapters(around)
     _set_trainable(model, True)
 
 
-def _checked_settings(
-    rank: int, alpha: float | None, dropout: float, dora: bool, rslora: bool
+def checked_settings(
+    rank: int = 8,
+    alpha: float | None = None,
+    dropout: float = 0.0,
+    dora: bool = False,
+    rslora: bool = False,
 ) -> LowRankSettings:
+    """Returns the settings of `add_lora`; ValueError if a number is out of range."""
     alpha = rank if alpha is None else alpha
     if not (isinstance(rank, int) and rank >= 1 and alpha > 0 and 0 <= dropout < 1):
         raise ValueError(
@@ -255,9 +266,17 @@ def _activate(model: keras.Model, name: str | None) -> None:
     if not layers:
         return
     weights, others, before = weights_of(model), _others(model), _active(model)
+    values = {**others.get("", {}), **others.get(name or "", {})}
+    for path in {**values, **others.get(before or "", {})}:
+        if path not in weights:
+            raise ValueError(
+                f"set_adapter: the weight {path}, which an adapter trains besides, has another "
+                "path since the model was loaded. Give all layers inside your own layers names"
+            )
     if before in others:
         others[before] = {path: _value(weights[path]) for path in others[before]}
-    for path, value in {**others.get("", {}), **others.get(name or "", {})}.items():
+        values = {**others.get("", {}), **others.get(name or "", {})}
+    for path, value in values.items():
         weights[path].assign(value)
     for layer in layers:
         layer.adapter.activate(name)
