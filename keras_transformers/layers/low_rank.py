@@ -71,7 +71,7 @@ class LowRank(keras.layers.Layer):
         # A weight that only a merged one has, so that `set_weights` refuses another state.
         self.merged_mark: Any = None
         self.gain: Array | None = None
-        self.dropout_layer = keras.layers.Dropout(0.5) if dropout else None
+        self.dropout_layer = _AdapterDropout(self) if dropout else None
 
     def build(self, input_shape: Shape | None = None) -> None:
         def weight(name: str, shape: Shape, trainable: bool = True) -> Any:
@@ -115,8 +115,8 @@ class LowRank(keras.layers.Layer):
             else:
                 why = f"one of {sorted(self.settings)} must be active. Call `training.set_adapter`"
             raise ValueError(
-                f"fit: the adapters of '{self.find_owner().path}' cannot learn: {why}; or `training.remove_lora`, or set "
-                "`trainable = False`, to go on without them."
+                f"fit: the adapters of '{self.find_owner().path}' cannot learn: {why}; or "
+                "`training.remove_lora`, or set `trainable = False`, to go on without them."
             )
         return x
 
@@ -484,6 +484,28 @@ class LowRank(keras.layers.Layer):
                 f"mode={mode!r}{', a merged adapter' if self.merged else ''}"
             )
         self.find_owner().quantize(mode, type_check=False, config=config)
+
+
+class _AdapterDropout(keras.layers.Dropout):
+    """The dropout of an adapter, which Keras asks in its place to be quantised."""
+
+    def __init__(self, adapter: LowRank) -> None:
+        super().__init__(0.5, name="dropout")
+        self.__dict__["_adapter"] = weakref.ref(adapter)
+
+    def find_owner(self) -> Any:
+        """Returns the layer whose kernel is changed."""
+        return self._adapter().find_owner()
+
+    def quantize(self, mode: str, type_check: bool = True, config: Any = None) -> None:
+        """As `LowRank.quantize`."""
+        self._adapter().quantize(mode, type_check, config)
+
+
+def quantized_by(layer: Any) -> Any:
+    """The layer that `layer.quantize` quantises: of an adapter, that whose kernel it changes."""
+    is_adapter = isinstance(layer, LowRank | _AdapterDropout)
+    return layer.find_owner() if is_adapter else layer
 
 
 def _quoted(name: str) -> str:

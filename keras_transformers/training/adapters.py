@@ -167,6 +167,62 @@ def set_adapter(model: keras.Model, name: str | None) -> None:
             affected.train_function = None  # Keras's, in which the rate is a constant
 
 
+def combine_adapters(
+    model: keras.Model, weights: Mapping[str, float], name: str = "combined"
+) -> list[str]:
+    """Makes one adapter of several, which all act at once, and activates it.
+
+    It changes a kernel by `sum_i w_i s_i A_i B_i`, exactly: its rank is the sum of their ranks.
+    Weights of 1 add the adapters up; others interpolate, or take one off. What adapters train
+    besides (`train` of `add_lora`) becomes `v + sum_i w_i (v_i - v)`, where `v` is the value
+    without adapters. The old ones stay as they are. The model then trains the new one; compile it
+    before `fit`.
+
+    Args:
+        model: A model with adapters, none of which is merged.
+        weights: Dict of name -> `w_i`, a finite number.
+        name: What the new adapter is called.
+
+    Returns:
+        Paths of the layers that are changed.
+
+    Raises:
+        ValueError: If there is no such adapter, one has magnitudes (DoRA), which do not add up, a
+            weight is not finite, `name` is taken, or an adapter is merged.
+
+    Example:
+    >>> from keras_transformers.models import LanguageModel
+    >>> from keras_transformers.training import add_lora, adapters_of, combine_adapters
+    >>> model = LanguageModel(31, 12, num_heads=3, mlp_dim=20, num_layers=1)
+    >>> model.build((None, None))
+    >>> paths = [add_lora(model, rank, name=name) for name, rank in (("de", 2), ("fr", 4))]
+    >>> changed = combine_adapters(model, {"de": 0.7, "fr": 0.3}, name="both")
+    >>> adapters_of(model)["both"].rank
+    6
+    """
+    known = adapters_of(model)
+    _check_combination(known, weights, name)
+    refuse_merged(model, "combine_adapters")
+    _activate(model, None)
+    layers = {
+        path: layer
+        for path, layer in adapted_layers(model).items()
+        if not layer.adapter.settings.keys().isdisjoint(weights)
+    }
+    combined = [_combination(layer.adapter, weights) for layer in layers.values()]
+    others, variables = _others(model), weights_of(model)
+    trained = [path for adapter in weights for path in others.get(adapter, {})]
+    base = {path: _value(variables[path]) for path in trained}
+    values = {path: _weighted_value(path, base[path], others, weights) for path in base}
+    changes = [(layer, new) for layer, (new, _) in zip(layers.values(), combined, strict=True)]
+    attach(model, name, changes, {path: variables[path] for path in base})
+    for layer, (_, arrays) in zip(layers.values(), combined, strict=True):
+        layer.adapter.assign_arrays(name, arrays)
+    for path, value in values.items():
+        variables[path].assign(value)
+    return list(layers)
+
+
 def adapters_of(model: keras.Model) -> dict[str, LowRankSettings]:
     """The adapters of a model.
 
@@ -243,6 +299,51 @@ def checked_settings(
             f"[0, 1). Received: rank={rank!r}, alpha={alpha!r}, dropout={dropout!r}"
         )
     return LowRankSettings(rank, float(alpha), float(dropout), bool(dora), bool(rslora))
+
+
+def _check_combination(
+    known: Mapping[str, LowRankSettings], weights: Mapping[str, float], name: str
+) -> None:
+    unknown = sorted(set(weights) - set(known))
+    if unknown or not weights or not np.all(np.isfinite(list(weights.values()))):
+        raise ValueError(
+            f"combine_adapters: `weights` must have finite numbers for some of {sorted(known)}. "
+            f"Received: {dict(weights)}"
+        )
+    if not isinstance(name, str) or not name or name in known:
+        raise ValueError(
+            f"combine_adapters: `name` must be a new one. Received: {name!r}, and the model has "
+            f"{sorted(known)}"
+        )
+    with_magnitudes = [adapter for adapter in weights if known[adapter].dora]
+    if with_magnitudes:
+        raise ValueError(
+            "combine_adapters: magnitudes of DoRA do not add up. Expected: adapters without them. "
+            f"Received: {with_magnitudes}"
+        )
+
+
+def _combination(
+    adapter: LowRank, weights: Mapping[str, float]
+) -> tuple[LowRankSettings, dict[str, Array]]:
+    """Settings and arrays of the weighted sum of the adapters that change one kernel."""
+    names = [name for name in weights if name in adapter.settings]
+    arrays = {name: adapter.arrays(name) for name in names}
+    factors = {name: weights[name] * adapter.settings[name].scale for name in names}
+    a = np.concatenate([arrays[name]["lora_a"] for name in names], axis=1)
+    b = np.concatenate([factors[name] * arrays[name]["lora_b"] for name in names], axis=0)
+    return LowRankSettings(a.shape[1], float(a.shape[1])), {"lora_a": a, "lora_b": b}
+
+
+def _weighted_value(
+    path: str, base: Array, others: Mapping[str, Mapping[str, Array]], weights: Mapping[str, float]
+) -> Array:
+    """`v + sum_i w_i (v_i - v)`, over the adapters that train the weight of a path."""
+    value = base.astype("float64")
+    for name, weight in weights.items():
+        if path in others.get(name, {}):
+            value = value + weight * (others[name][path].astype("float64") - base)
+    return value.astype(base.dtype)
 
 
 def _others(model: keras.Model) -> dict[str, dict[str, Array]]:

@@ -18,6 +18,7 @@ from keras_transformers.training import (
     SmoothedCrossEntropy,
     adapters_of,
     add_lora,
+    combine_adapters,
     merge,
     remove_lora,
     set_adapter,
@@ -428,7 +429,7 @@ def with_adapters(origin, number, state, reverse=False, seed=0, alphas=(3, 7)):
     chosen = list(zip(options, alphas, strict=True))[: NUMBERS.index(number) + 1]
     for (name, rank, given), alpha in reversed(chosen) if reverse else chosen:
         add_lora(model, rank, alpha, name=name, **{"targets": FIRST[origin], **given})
-        fill(model, name, seed=seed + rank)
+        fill(model, name, size=0.1, seed=seed + rank)
     put_into(model, state)
     return model
 
@@ -488,7 +489,7 @@ def test_what_a_file_of_adapters_gives_is_what_was_saved_or_is_refused(case, tmp
 
 def assert_the_same_adapters(model, expected):
     """The same outputs, with any adapter active or merged; `expected` is as it was afterwards."""
-    np.testing.assert_allclose(answers(model), answers(expected), atol=1e-6)
+    np.testing.assert_allclose(answers(model), answers(expected), rtol=1e-5, atol=1e-4)
     assert adapters_of(model) == adapters_of(expected)
     state = "none" if (active := active_of(expected)) is None else "active"
     was_merged = is_merged(expected)
@@ -499,12 +500,12 @@ def assert_the_same_adapters(model, expected):
     for name in (*adapters_of(expected), None):
         for each in (model, expected):
             set_adapter(each, name)
-        np.testing.assert_allclose(answers(model), answers(expected), atol=1e-5)
+        np.testing.assert_allclose(answers(model), answers(expected), rtol=1e-5, atol=1e-4)
         if name is not None:
             whole = answers(expected)
             for each in (model, expected):
                 merge(each)
-                np.testing.assert_allclose(answers(each), whole, atol=1e-4)
+                np.testing.assert_allclose(answers(each), whole, rtol=1e-5, atol=1e-4)
                 unmerge(each)
     put_into(expected, "merged" if was_merged else state)
 
@@ -697,7 +698,7 @@ def test_quantised_after_it_got_an_adapter_a_model_is_as_if_before(origin, mode,
     before.set_weights(after.get_weights())
     before.quantize(mode)
     for model in (after, before):
-        add_lora(model, 2, targets=".*")
+        add_lora(model, 2, targets=".*", dropout=0.1 if mode == "int8" else 0.0)
     after.quantize(mode)
     for layers in zip(adapted_layers(after).values(), adapted_layers(before).values(), strict=True):
         arrays = {
@@ -705,7 +706,7 @@ def test_quantised_after_it_got_an_adapter_a_model_is_as_if_before(origin, mode,
             for key, x in layers[0].adapter.arrays("default").items()
         }
         for layer in layers:
-            assert layer.quantization_mode == before_mode(layers[1])
+            assert layer.quantization_mode == layers[1].quantization_mode
             layer.adapter.assign_arrays("default", arrays)
     np.testing.assert_allclose(answers(after), answers(before), atol=1e-5)
     after.save(tmp_path / "model.keras")
@@ -714,8 +715,13 @@ def test_quantised_after_it_got_an_adapter_a_model_is_as_if_before(origin, mode,
     )
 
 
-def before_mode(layer):
-    return layer.quantization_mode
+def test_filters_choose_layers_with_adapters_by_their_own_names():
+    model = language_model()
+    add_lora(model, 2)
+    model.quantize("int8", filters="query|hidden")
+    modes = {path: x.quantization_mode for path, x in adapted_layers(model).items()}
+    chosen = {path for path, mode in modes.items() if mode == "int8"}
+    assert chosen == {"decoder_0/mixer/query", "decoder_0/feed_forward/hidden"}
 
 
 def test_what_cannot_be_quantised_with_its_adapter_is_refused():
@@ -730,3 +736,73 @@ def test_what_cannot_be_quantised_with_its_adapter_is_refused():
     own.layers[0].enable_lora(2)
     with pytest.raises(ValueError, match="Keras's own LoRA"):
         in_precision(own, "bfloat16")
+
+
+@pytest.mark.parametrize("weights", [{"a": 1, "b": 1}, {"a": 0.7, "b": -0.3, "c": 2}, {"c": 0.5}])
+def test_a_combination_of_adapters_is_the_weighted_sum_of_their_changes(weights):
+    x = keras.Input((5,))
+    y = keras.layers.Dense(7, name="first")(x)
+    y = keras.layers.LayerNormalization(name="norm")(y)
+    model = keras.Model(x, keras.layers.Dense(3, name="last")(y))
+    model.get_layer("norm").gamma.assign(np.linspace(1, 2, 7))
+    options = {
+        "a": {"targets": ("first", "last"), "train": "norm"},
+        "b": {"targets": "last", "rslora": True},
+        "c": {"targets": "first", "train": "norm/gamma"},
+    }
+    kernels = {name: to_numpy(model.get_layer(name).kernel) for name in ("first", "last")}
+    expected = {name: kernel.astype("float64") for name, kernel in kernels.items()}
+    gamma = np.linspace(1, 2, 7)
+    trained = {"a": np.linspace(0, 1, 7), "c": np.linspace(3, 1, 7)}
+    for rank, (name, given) in enumerate(options.items(), 1):
+        add_lora(model, rank, alpha=5, name=name, **given)
+        for path, arrays in fill(model, name, seed=rank).items():
+            scale = 5 / (rank**0.5 if name == "b" else rank)
+            change = arrays["lora_a"].astype("float64") @ arrays["lora_b"]
+            expected[path] = expected[path] + weights.get(name, 0) * scale * change
+        if name in trained:
+            model.get_layer("norm").gamma.assign(trained[name])
+    single = {}
+    for name in options:
+        set_adapter(model, name)
+        single[name] = outputs(model, FLOATS[0])
+    combine_adapters(model, weights, "together")
+    layers = adapted_layers(model)
+    for name, layer in layers.items():
+        whole = kernels[name]
+        if "together" in layer.adapter.settings:
+            arrays = layer.adapter.arrays("together")
+            whole = whole + arrays["lora_a"].astype("float64") @ arrays["lora_b"]
+        np.testing.assert_allclose(whole, expected[name], atol=1e-5)
+    for name, value in trained.items():
+        gamma = gamma + weights.get(name, 0) * (value - np.linspace(1, 2, 7))
+    np.testing.assert_allclose(to_numpy(model.get_layer("norm").gamma), gamma, atol=1e-6)
+    np.testing.assert_allclose(
+        to_numpy(layers["first"](FLOATS[0])), FLOATS[0] @ expected["first"], atol=1e-4
+    )
+    model.compile("sgd", "mse", run_eagerly=True)
+    model.fit(FLOATS[0], np.ones((7, 3)), verbose=0)
+    for name, y in single.items():
+        set_adapter(model, name)
+        np.testing.assert_allclose(outputs(model, FLOATS[0]), y, atol=1e-5)
+
+
+def test_what_cannot_be_combined_is_refused():
+    model = language_model()
+    add_lora(model, 2, name="a")
+    add_lora(model, 2, name="b", dora=True)
+    wrong = [
+        ({"c": 1}, "d", r"for some of \['a', 'b'\]. Received: {'c': 1}"),
+        ({}, "d", "finite numbers"),
+        ({"a": float("nan")}, "d", "finite numbers"),
+        ({"a": 1}, "a", "a new one"),
+        ({"a": 1, "b": 1}, "d", r"DoRA do not add up.*Received: \['b'\]"),
+    ]
+    for weights, name, message in wrong:
+        with pytest.raises(ValueError, match=message):
+            combine_adapters(model, weights, name)
+    set_adapter(model, "a")
+    merge(model)
+    with pytest.raises(ValueError, match="merged into the kernels"):
+        combine_adapters(model, {"a": 1}, "d")
+    assert sorted(adapters_of(model)) == ["a", "b"]
