@@ -2,6 +2,7 @@
 
 import contextlib
 import contextvars
+import types
 from collections.abc import Container, Iterator, Sequence
 from typing import Any
 
@@ -362,13 +363,19 @@ class AdaptedOwner(Mixin):
     plain: type
 
     def get_config(self) -> dict[str, Any]:
+        layers = _plain_layers(self)
+        if quantized := [layer for layer in layers if layer.quantization_mode is not None]:
+            raise ValueError(
+                f"{type(self).__name__} '{self.path}' cannot be saved: layers inside it are "
+                f"quantised and have adapters. `save_weights` keeps both. Received: "
+                f"'{quantized[0].path}', in {quantized[0].quantization_mode}"
+            )
         owner, self.__class__ = self.__class__, self.plain
         try:
             layer = keras.saving.serialize_keras_object(self)
         finally:
             self.__class__ = owner
         layer.pop("compile_config", None)  # the optimizer is for what an adapter trains
-        layers = _plain_layers(self)
         adapters = {
             str(i): layer.adapter.saved()
             for i, layer in enumerate(layers)
@@ -417,7 +424,8 @@ def own_adapters(layer: Any) -> None:
             own_adapters(inner)
         return
     plain = type(layer)
-    owner = type(plain)(plain.__name__, (AdaptedOwner, plain), {"plain": plain})
+    owner = types.new_class(plain.__name__, (AdaptedOwner, plain))
+    owner.plain = plain
     keras.saving.register_keras_serializable("keras_transformers", "AdaptedOwner")(owner)
     keras.saving.register_keras_serializable("keras_transformers", "AdaptedOwner")(AdaptedOwner)
     layer.__class__ = owner

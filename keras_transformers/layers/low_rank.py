@@ -388,39 +388,34 @@ class LowRank(keras.layers.Layer):
 
         The adapters must have been added in the same order, with the same one active.
         """
-        variables = [self.a, self.b, *([] if self.magnitude is None else [self.magnitude])]
+        variables = self._variables()
         active = self.active if self.active in self.settings else None
+        stored: dict[str, dict[str, Any]] = {
+            name: dict(self.shapes(settings))
+            for name, settings in self.settings.items()
+            if name != active
+        }
         kept = {
-            f"{group}_{i}_{j}": (name, key)
-            for group, arrays in (("stored", self._stored_shapes(active)), ("other", self.others))
+            f"{group}_{i}_{j}": (arrays[name], key)
+            for group, arrays in (("stored", stored), ("other", self.others))
             for i, name in enumerate(sorted(arrays))
             for j, key in enumerate(sorted(arrays[name]))
         }
         gain = [] if self.gain is None else ["gain"]
-        expected = {*map(str, range(len(variables) + 1)), *kept, *gain}
-        self._check_keys(set(store.keys()), expected)
-        values = [np.array(store[str(i)]) for i in range(len(variables) + 1)]
-        stored = {name: dict(arrays) for name, arrays in self._stored_shapes(active).items()}
-        for key, (name, what) in kept.items():
-            arrays = stored if key.startswith("stored") else self.others
-            arrays[name][what] = np.array(store[key])
+        numbers = [str(i) for i in range(len(variables) + 1)]
+        self._check_keys(set(store.keys()), {*numbers, *kept, *gain})
+        for name, (arrays, key) in kept.items():
+            arrays[key] = np.array(store[name])
         if active is not None:
-            shapes, names = self.shapes(self.settings[active]), self._variables()
-            stored[active] = {
-                key: value[tuple(map(slice, shapes[key]))]
-                for key, value in zip(names, values, strict=False)
-                if key in shapes
-            }
+            values = [np.array(store[number]) for number in numbers]
+            shapes = self.shapes(self.settings[active])
+            whole = dict(zip(self._variables(), values, strict=False))
+            stored[active] = {key: whole[key][tuple(map(slice, shapes[key]))] for key in shapes}
             self.settings[active] = self.settings[active].with_scale(float(values[-1]))
-        for name, arrays in stored.items():
-            self.assign_arrays(name, arrays)
+        for name, values_of_one in stored.items():
+            self.assign_arrays(name, values_of_one)
         if self.gain is not None:
             self.gain = np.array(store["gain"])
-
-    def _stored_shapes(self, active: str | None) -> dict[str, dict[str, Any]]:
-        """Shapes of the arrays of the adapters other than the active one."""
-        others = {name: each for name, each in self.settings.items() if name != active}
-        return {name: dict(self.shapes(settings)) for name, settings in others.items()}
 
     def saved(self) -> dict[str, Any]:
         """What a configuration holds of the adapters, besides their values."""
@@ -499,7 +494,7 @@ class _AdapterDropout(keras.layers.Dropout):
 
     def quantize(self, mode: str, type_check: bool = True, config: Any = None) -> None:
         """As `LowRank.quantize`."""
-        self._adapter().quantize(mode, type_check, config)
+        self._adapter().quantize(mode, type_check=type_check, config=config)
 
 
 def quantized_by(layer: Any) -> Any:

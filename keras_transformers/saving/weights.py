@@ -137,10 +137,11 @@ def _without_numbered(
     numbered = tuple(prefix for prefix in prefixes if f"{prefix}0" in found)
     if not numbered:
         return expected, found
-    return tuple(
-        {name: entry for name, entry in entries.items() if not name.startswith(numbered)}
-        for entries in (expected, found)
-    )
+    return _without(expected, numbered), _without(found, numbered)
+
+
+def _without(entries: dict[str, Entry], prefixes: tuple[str, ...]) -> dict[str, Entry]:
+    return {name: entry for name, entry in entries.items() if not name.startswith(prefixes)}
 
 
 def _load_hdf5(model: keras.Model, path: pathlib.Path, where: Any) -> None:
