@@ -364,7 +364,8 @@ class AdaptedOwner(Mixin):
 
     def get_config(self) -> dict[str, Any]:
         layers = _plain_layers(self)
-        if quantized := [layer for layer in layers if layer.quantization_mode is not None]:
+        quantized = [layer for layer in layers if layer.quantization_mode is not None]
+        if quantized and not self.plain.__module__.startswith("keras."):
             raise ValueError(
                 f"{type(self).__name__} '{self.path}' cannot be saved: layers inside it are "
                 f"quantised and have adapters. `save_weights` keeps both. Received: "
@@ -424,7 +425,7 @@ def own_adapters(layer: Any) -> None:
             own_adapters(inner)
         return
     plain = type(layer)
-    owner = types.new_class(plain.__name__, (AdaptedOwner, plain))
+    owner: Any = types.new_class(plain.__name__, (AdaptedOwner, plain))
     owner.plain = plain
     keras.saving.register_keras_serializable("keras_transformers", "AdaptedOwner")(owner)
     keras.saving.register_keras_serializable("keras_transformers", "AdaptedOwner")(AdaptedOwner)
