@@ -39,7 +39,8 @@ def in_precision(
         A model of the same class.
 
     Raises:
-        ValueError: If `precision` is none of these, or the model is not built or is quantised.
+        ValueError: If `precision` is none of these, or the model is not built, is quantised, has
+            Keras's own LoRA, or has adapters and would be quantised.
 
     Example:
     >>> from keras_transformers.models import Transformer
@@ -61,6 +62,11 @@ def in_precision(
             "in_precision: `model` must have weights in floating-point numbers. Received: "
             f"'{model.name}', quantised"
         )
+    if any(getattr(layer, "lora_enabled", False) for layer in model._flatten_layers()):
+        raise ValueError(
+            "in_precision: `model` must not have Keras's own LoRA (`enable_lora`), which a copy "
+            f"does not get; merge it into the kernels first. Received: '{model.name}', with it"
+        )
     adapted = any(getattr(layer, "adapter", None) for layer in model._flatten_layers())
     if precision in QUANTISED and adapted:
         raise ValueError(
@@ -76,7 +82,7 @@ def in_precision(
         ours.assign(theirs.value)
     for ours, theirs in zip(copy._flatten_layers(), model._flatten_layers(), strict=True):
         if isinstance(ours, LowRank):
-            ours.take_kept(theirs)
+            ours.take_arrays(theirs)
     if precision in QUANTISED:
         _quantise(copy, precision)
     return copy

@@ -30,6 +30,8 @@ from keras_transformers.training import (
     unmerge,
 )
 from keras_transformers.training.adapter_targets import adapted_layers
+from keras_transformers.training.adapters import checked_settings
+from keras_transformers.training.merging import refuse_merged
 from keras_transformers.vision.folders import folders_in, parts_of_folder
 
 WEIGHT_DECAY = 0.01  # of matrices and embeddings, as BERT was tuned
@@ -153,7 +155,14 @@ class Fitted:
         return fitted.quantized(precision), history
 
     def adapted(self, rank: int, options: Mapping[str, Any]) -> Self:
-        """Itself, of which the next `fit` trains adapters; a new head needs to be there first."""
+        """Itself, of which the next `fit` trains adapters; a new head needs to be there first.
+
+        Raises:
+            TypeError: If `training.add_lora` has no such option.
+            ValueError: If a number is out of range, or the model has adapters that stand in the
+                way: one of that name, a merged one, or Keras's own.
+        """
+        check_options(self.held.model, {"rank": rank, **options})
         return type(self)(dataclasses.replace(self.held, adapter={"rank": rank, **options}))
 
     def quantized(self, mode: Any) -> Self:
@@ -218,6 +227,26 @@ def _adapted_kernels(model: Any) -> list[tuple[Any, Array]]:
     return [
         (each, np.array(keras.ops.convert_to_numpy(each))) for each in found if each is not None
     ]
+
+
+def check_options(model: Any, options: Mapping[str, Any]) -> None:
+    """Raises TypeError or ValueError if `training.add_lora` could not take the options later."""
+    numbers = ("rank", "alpha", "dropout", "dora", "rslora")
+    names = (*numbers, "targets", "train", "name")
+    if unknown := sorted(set(options) - set(names)):
+        raise TypeError(
+            f"add_lora: there is no option {', '.join(unknown)}. Expected: {', '.join(names)}"
+        )
+    checked_settings(**{key: options[key] for key in numbers if key in options})
+    known, name = sorted(adapters_of(model)), options.get("name", "default")
+    if name in known:
+        raise ValueError(
+            f"add_lora: `name` must be a new one; `fit` trains the adapters that there are. "
+            f"Received: {name!r}, and the model has {known}"
+        )
+    refuse_merged(model, "add_lora")
+    if any(getattr(layer, "lora_enabled", False) for layer in model._flatten_layers()):
+        raise ValueError("add_lora: `model` must not have Keras's own LoRA (`enable_lora`).")
 
 
 def with_adapter(held: Held, has_new_head: bool) -> Held:

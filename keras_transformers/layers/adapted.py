@@ -26,11 +26,18 @@ class Adapted(Mixin):
 
     @property
     def changes(self) -> LowRank | None:
-        """The adapter, unless there is none or the kernel holds it already."""
-        adapter = adapter_of(self)
-        return None if adapter is None or adapter.merged else adapter
+        """The adapter, unless there is none or the kernel holds it already.
 
-    def kernel_shape(self) -> tuple[int, int]:
+        Raises:
+            ValueError: In a training step in which no adapter can learn, see `LowRank.call`.
+        """
+        adapter = adapter_of(self)
+        if adapter is None:
+            return None
+        adapter.check_learning()
+        return None if adapter.merged else adapter
+
+    def matrix_shape(self) -> tuple[int, int]:
         """Numbers of inputs and outputs."""
         raise NotImplementedError
 
@@ -60,18 +67,24 @@ class Adapted(Mixin):
 
     def save_own_variables(self, store: Any) -> None:
         super().save_own_variables(store)
-        changes = self.changes
-        if changes is not None and changes.active in changes.settings:
+        adapter = adapter_of(self)
+        if adapter is not None and adapter.active in adapter.settings and not adapter.merged:
             store[BESIDE] = np.array(True)
 
     def load_own_variables(self, store: Any) -> None:
         names = [name for name in store.keys() if name != BESIDE]  # noqa: SIM118
+        if not names and adapter_of(self) is not None:
+            raise ValueError(
+                f"{type(self).__name__} '{self.path}': the file has no weights for a layer with "
+                "adapters. Load plain weights before `training.add_lora`, or after "
+                "`training.remove_lora`"
+            )
         super().load_own_variables({name: store[name] for name in names})
 
     def attach(self, rank: int, dora: bool, dropout: bool) -> LowRank:
         """Gives the layer variables for adapters, in the place of those that it has."""
         table = isinstance(self, keras.layers.Embedding) or not isinstance(self, _AdaptedProduct)
-        adapter = LowRank(*self.kernel_shape(), rank, dora, dropout, table)
+        adapter = LowRank(*self.matrix_shape(), rank, dora, dropout, table)
         self.replace(adapter)
         with contextlib.ExitStack() as scopes:
             for part in self.path.split("/"):
@@ -87,6 +100,7 @@ class Adapted(Mixin):
             del self.adapter
         if adapter is not None:
             self.adapter = adapter
+            adapter.belong_to(self)
         self._tracker.lock()
 
     def restore(self, config: dict[str, Any]) -> None:
@@ -112,7 +126,7 @@ class _AdaptedProduct(Adapted):
         return self._finished(inputs, y)
 
     def _finished(self, x: Tensor, y: Tensor) -> Tensor:
-        width, outputs = self.kernel_shape()
+        width, outputs = self.matrix_shape()
         rows = ops.reshape(x, (-1, width))
         changed = altered(self, rows, ops.reshape(y, (-1, outputs)))
         y = ops.reshape(changed, ops.shape(y))
@@ -123,7 +137,7 @@ class _AdaptedProduct(Adapted):
         return None if self.quantization_mode else self._kernel
 
     def float_kernel(self) -> Tensor:
-        inputs, outputs = self.kernel_shape()
+        inputs, outputs = self.matrix_shape()
         if not self.quantization_mode:
             return ops.reshape(ops.cast(self._kernel, "float32"), (inputs, outputs))
         # One-hot rows stay what they are in 8 bits, so this is what the layer multiplies with.
@@ -138,9 +152,9 @@ class _AdaptedProduct(Adapted):
         """Sizes of the axes of an input that the kernel is multiplied with."""
         raise NotImplementedError
 
-    def whole_kernel_shape(self) -> tuple[int, ...]:
+    def unquantised_shape(self) -> tuple[int, ...]:
         """Shape of `W` as the layer has it where it is not quantised."""
-        return self.kernel_shape()
+        return self.matrix_shape()
 
 
 @contextlib.contextmanager
@@ -159,28 +173,28 @@ def _bare(layer: Any) -> Iterator[None]:
 class AdaptedDense(_AdaptedProduct, keras.layers.Dense):
     """`keras.layers.Dense` with an adapter; made by `training.add_lora`."""
 
-    def kernel_shape(self) -> tuple[int, int]:
+    def matrix_shape(self) -> tuple[int, int]:
         return self.input_spec.axes[-1], self.units
 
     def _input_shape(self) -> tuple[int, ...]:
-        return (self.kernel_shape()[0],)
+        return (self.matrix_shape()[0],)
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
 class AdaptedEinsumDense(_AdaptedProduct, keras.layers.EinsumDense):
     """`keras.layers.EinsumDense` with an adapter; made by `training.add_lora`."""
 
-    def kernel_shape(self) -> tuple[int, int]:
+    def matrix_shape(self) -> tuple[int, int]:
         number = len(contracted(self.equation) or "")
-        shape = self.whole_kernel_shape()
+        shape = self.unquantised_shape()
         return math.prod(shape[:number]), math.prod(shape[number:])
 
-    def whole_kernel_shape(self) -> tuple[int, ...]:
+    def unquantised_shape(self) -> tuple[int, ...]:
         found = getattr(self, "original_kernel_shape", None) or self._kernel.shape
         return tuple(found)
 
     def _input_shape(self) -> tuple[int, ...]:
-        return self.whole_kernel_shape()[: len(contracted(self.equation) or "")]
+        return self.unquantised_shape()[: len(contracted(self.equation) or "")]
 
 
 def contracted(equation: str) -> str | None:
@@ -213,7 +227,7 @@ class AdaptedEmbedding(Adapted, keras.layers.Embedding):
             return y
         return changes.alter_rows(ops.cast(ids, "int32"), y, self.float_kernel)
 
-    def kernel_shape(self) -> tuple[int, int]:
+    def matrix_shape(self) -> tuple[int, int]:
         return self.input_dim, self.output_dim
 
     def kernel_variable(self) -> Any:
@@ -237,5 +251,5 @@ def altered(layer: Any, x: Tensor, y: Tensor) -> Tensor:
 
 
 def is_altered(layer: Any) -> bool:
-    """Whether a layer has an adapter that is not merged."""
+    """True if a layer has an adapter that is not merged."""
     return getattr(layer, "changes", None) is not None

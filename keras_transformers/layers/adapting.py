@@ -44,7 +44,7 @@ def float_kernel_of(layer: Any) -> Tensor:
     kind = type(layer)
     adapted = _as_adapted(layer)
     try:
-        return ops.reshape(adapted.float_kernel(), adapted.whole_kernel_shape())
+        return ops.reshape(adapted.float_kernel(), adapted.unquantised_shape())
     finally:
         layer.__class__ = kind
 
@@ -104,4 +104,4 @@ def in_float64(layer: Any) -> tuple[Array, Callable[[Array], None]]:
     def assign(changed: Array) -> None:
         variable.assign(changed.reshape(kernel.shape).astype(kernel.dtype))
 
-    return kernel.astype("float64").reshape(layer.kernel_shape()), assign
+    return kernel.astype("float64").reshape(layer.matrix_shape()), assign

@@ -2,15 +2,17 @@
 
 import contextlib
 import contextvars
+import types
 from collections.abc import Container, Iterator, Sequence
 from typing import Any
 
 import keras
 
 from keras_transformers.annotations import Mixin
-from keras_transformers.layers.adapted import ADAPTERS, FROZEN, adapter_of
+from keras_transformers.layers.adapted import ADAPTERS, FROZEN, Adapted, adapter_of
 from keras_transformers.layers.adapting import restore_adapters
 from keras_transformers.layers.errors import refuse
+from keras_transformers.layers.low_rank import LowRank
 
 TRAINABLE = "trainable_parts"  # of a build configuration
 # Key of a build configuration: its networks have their weights in the order of their equations.
@@ -102,8 +104,8 @@ class Composite(Mixin):
             return config
         layers = self._flatten_layers(include_self=False)
         adapters = {
-            _path_from(self, layer): layer.adapter.saved()
-            for layer in layers
+            path: layer.adapter.saved()
+            for path, layer in _numbered_paths(self, layers).items()
             if adapter_of(layer) is not None
         }
         frozen = [
@@ -123,8 +125,7 @@ class Composite(Mixin):
             super().build_from_config(config)
         if self.built:
             for path, found in (adapters or {}).items():
-                for layer in _of_path(self, path, ADAPTERS):
-                    restore_adapters(layer, found)
+                restore_adapters(_of_numbered_path(self, path), found)
             if parts is not None:
                 _set_parts(self, parts)
             _freeze_weights(self, frozen or ())
@@ -251,6 +252,31 @@ def _of_path(owner: Any, path: str, argument: str) -> list[Any]:
     return found
 
 
+def _numbered_paths(owner: Any, layers: Sequence[Any]) -> dict[str, Any]:
+    """Path -> layer with weights; a second layer of the same path gets `#2` behind it."""
+    found: dict[str, Any] = {}
+    times: dict[str, int] = {}
+    for layer in layers:
+        if layer.weights and not isinstance(layer, LowRank):
+            path = _path_from(owner, layer)
+            times[path] = times.get(path, 0) + 1
+            found[path if times[path] == 1 else f"{path}#{times[path]}"] = layer
+    return found
+
+
+def _of_numbered_path(owner: Any, path: str) -> Any:
+    """The layer that `_numbered_paths` has under a path, or under one with another beginning."""
+    plain, _, number = path.partition("#")
+    layers = [layer for layer in _of_path(owner, plain, ADAPTERS) if not isinstance(layer, LowRank)]
+    position = int(number or 1) - 1
+    if position >= len(layers):
+        raise ValueError(
+            f"{type(owner).__name__} '{owner.name}': `{ADAPTERS}` must have paths of its layers. "
+            f"Received: {path:.200}"
+        )
+    return layers[position]
+
+
 def _set_parts(owner: Any, parts: dict[str, Any]) -> None:
     set_trainable(owner, owner.trainable)  # some of what is in it was made just now
     for path, trainable in parts.items():
@@ -323,3 +349,114 @@ def copy_trainable(source: keras.layers.Layer, copy: keras.layers.Layer) -> None
     for layer, its_copy in pairs:
         if layer.name == its_copy.name:
             copy_trainable(layer, its_copy)
+
+
+@keras.saving.register_keras_serializable("keras_transformers")
+class AdaptedOwner(Mixin):
+    """Mixed into a layer or model of another make when layers inside it get adapters.
+
+    Its configuration is that of the plain layer and that of the adapters, which are told apart by
+    the positions of their layers: names that Keras makes up are others in each process.
+    """
+
+    stands_for_others = True  # its name in a configuration is that of the layer
+    plain: type
+
+    def get_config(self) -> dict[str, Any]:
+        layers = _plain_layers(self)
+        quantized = [layer for layer in layers if layer.quantization_mode is not None]
+        if quantized and not self.plain.__module__.startswith("keras."):
+            raise ValueError(
+                f"{type(self).__name__} '{self.path}' cannot be saved: layers inside it are "
+                f"quantised and have adapters. `save_weights` keeps both. Received: "
+                f"'{quantized[0].path}', in {quantized[0].quantization_mode}"
+            )
+        owner, self.__class__ = self.__class__, self.plain
+        try:
+            layer = keras.saving.serialize_keras_object(self)
+        finally:
+            self.__class__ = owner
+        layer.pop("compile_config", None)  # the optimizer is for what an adapter trains
+        adapters = {
+            str(i): layer.adapter.saved()
+            for i, layer in enumerate(layers)
+            if adapter_of(layer) is not None
+        }
+        weights = [weight for layer in layers for weight in layer._trainable_variables]
+        return {
+            "layer": layer,
+            "num_layers": len(layers),
+            ADAPTERS: adapters,
+            "trainable_layers": [i for i, layer in enumerate(layers) if layer.trainable],
+            "trainable_weights": [i for i, weight in enumerate(weights) if weight.trainable],
+        }
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> Any:
+        """Makes the plain layer, and gives the layers in it their adapters."""
+        owner = keras.saving.deserialize_keras_object(config["layer"], custom_objects)
+        layers = _plain_layers(owner)
+        if not owner.built or len(layers) != config["num_layers"]:
+            raise ValueError(
+                f"{type(owner).__name__} '{owner.name}': its `build` must build all layers in it, "
+                f"or their adapters cannot be restored. Expected: {config['num_layers']} layers. "
+                f"Received: {len(layers)}, {'built' if owner.built else 'not built'}"
+            )
+        for i, saved in config[ADAPTERS].items():
+            restore_adapters(layers[int(i)], saved)
+        for i, layer in enumerate(layers):
+            type(layer).trainable.fset(layer, i in config["trainable_layers"])
+        weights = [weight for layer in layers for weight in layer._trainable_variables]
+        for i, weight in enumerate(weights):
+            weight.trainable = i in config["trainable_weights"]
+        own_adapters(owner)
+        return owner
+
+    def get_build_config(self) -> None:
+        """None, for what `from_config` makes is built."""
+
+
+def own_adapters(layer: Any) -> None:
+    """Has a layer or model save the adapters in it, where Keras or a `Composite` does not."""
+    if isinstance(layer, Composite | AdaptedOwner | Adapted) or not _has_adapters(layer):
+        return
+    if _is_made_of_configurations(layer):
+        for inner in layer._flatten_layers(include_self=False, recursive=False):
+            own_adapters(inner)
+        return
+    plain = type(layer)
+    owner: Any = types.new_class(plain.__name__, (AdaptedOwner, plain))
+    owner.plain = plain
+    keras.saving.register_keras_serializable("keras_transformers", "AdaptedOwner")(owner)
+    keras.saving.register_keras_serializable("keras_transformers", "AdaptedOwner")(AdaptedOwner)
+    layer.__class__ = owner
+
+
+def disown_adapters(layer: Any) -> None:
+    """Makes all layers of `own_adapters` what they were, whose adapters have been removed."""
+    for inner in layer._flatten_layers():
+        if isinstance(inner, AdaptedOwner) and not _has_adapters(inner):
+            inner.__class__ = inner.plain
+
+
+def _plain_layers(owner: Any) -> list[Any]:
+    """The layers in a layer, and itself, but for adapters and what is in these."""
+    layers, waiting = [], [owner]
+    while waiting:
+        layer = waiting.pop(0)
+        layers.append(layer)
+        inner = layer._flatten_layers(include_self=False, recursive=False)
+        waiting += [part for part in inner if not isinstance(part, LowRank)]
+    return list({id(layer): layer for layer in layers}.values())
+
+
+def _has_adapters(layer: Any) -> bool:
+    return any(isinstance(inner, LowRank) for inner in layer._flatten_layers())
+
+
+def _is_made_of_configurations(layer: Any) -> bool:
+    """True of Keras's models whose configuration has that of each layer, with what it was built."""
+    kind = type(layer)
+    return kind is keras.Sequential or (
+        kind.__name__ == "Functional" and kind.__module__.startswith("keras.")
+    )

@@ -256,7 +256,7 @@ class TokenEmbedding(Arguments, Adapted, keras.layers.Layer):
         product = tables.int8_product(rows, self._output_weights, self.output_scale)
         return product[:, : self.vocab_size]
 
-    def kernel_shape(self) -> tuple[int, int]:
+    def matrix_shape(self) -> tuple[int, int]:
         return self.vocab_size, self.hidden_dim
 
     def kernel_variable(self) -> Any:

@@ -1,6 +1,8 @@
 """Low-rank changes of a kernel or table: LoRA, rsLoRA and DoRA."""
 
 import dataclasses
+import urllib.parse
+import weakref
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -25,7 +27,11 @@ class LowRank(keras.layers.Layer):
 
     The active adapter is in variables that fit the largest, what is left of them being zeros, whose
     gradients are zero; the others are NumPy arrays. So another one becomes active without compiling
-    anything anew.
+    anything anew. While the kernel holds the active one, all variables are zeros: a program that
+    was traced before computes the same, too.
+
+    A file has the arrays of every adapter under its name, whichever is active, with its scale. It
+    says which one is active, and whether it is merged; a layer in another state refuses the file.
 
     Args:
         inputs: Number of inputs of the kernel, or of rows of the table.
@@ -38,7 +44,7 @@ class LowRank(keras.layers.Layer):
     Attributes:
         settings: Dict of name -> `LowRankSettings`, of the adapters that change this kernel.
         active: Name of the model's active one, which may not change this kernel; or None.
-        merged: Whether the kernel holds the active one already, which is then not added.
+        merged: True if the kernel holds the active one already, which is then not added.
         gain: `g` of a merged one with DoRA, a float64 array.
         others: Of one layer of a model, which keeps them for all: dict of name -> dict of path ->
             array, the weights that an adapter trains besides, where it is not active. Those
@@ -60,11 +66,12 @@ class LowRank(keras.layers.Layer):
         self.dora, self.dropout, self.table = dora, dropout, table
         self.settings: dict[str, LowRankSettings] = {}
         self.active: str | None = None
-        self.merged = False
         # Not of Keras's containers, which would be saved and tracked.
-        self.__dict__.update(stored={}, others={})
+        self.__dict__.update(stored={}, others={}, _owner=None)
+        # A weight that only a merged one has, so that `set_weights` refuses another state.
+        self.merged_mark: Any = None
         self.gain: Array | None = None
-        self.dropout_layer = keras.layers.Dropout(0.5) if dropout else None
+        self.dropout_layer = _AdapterDropout(self) if dropout else None
 
     def build(self, input_shape: Shape | None = None) -> None:
         def weight(name: str, shape: Shape, trainable: bool = True) -> Any:
@@ -76,6 +83,47 @@ class LowRank(keras.layers.Layer):
         self.scale = weight("lora_scale", (), trainable=False)
         # A magnitude of zero, which no column that does anything has, stands for `g = 1`.
         self.magnitude = weight("magnitude", (self.outputs,)) if self.dora else None
+
+    def belong_to(self, layer: Any) -> None:
+        """Sets the layer whose kernel is changed.
+
+        It is no attribute or property: Keras would take it for a layer inside this one.
+        """
+        self.__dict__["_owner"] = weakref.ref(layer)
+
+    def find_owner(self) -> Any:
+        """Returns the layer whose kernel is changed."""
+        return self._owner()
+
+    @property
+    def merged(self) -> bool:
+        """True if the kernel holds the active adapter already."""
+        return self.merged_mark is not None
+
+    def call(self, x: Tensor, training: bool | None = None) -> Tensor:
+        """Returns `x`, unless the layer would be trained and its adapters cannot learn.
+
+        Keras fills in `training` from the outermost call.
+
+        Raises:
+            ValueError: If `training` is True, the layer is trainable, and an adapter is merged or
+                none is active.
+        """
+        if training and self.trainable:
+            if self.merged:
+                why = f"{self.active!r} is merged into the kernel. Call `training.unmerge` first"
+            else:
+                why = f"one of {sorted(self.settings)} must be active. Call `training.set_adapter`"
+            raise ValueError(
+                f"fit: the adapters of '{self.find_owner().path}' cannot learn: {why}; or "
+                "`training.remove_lora`, or set `trainable = False`, to go on without them."
+            )
+        return x
+
+    def check_learning(self) -> None:
+        """Raises ValueError inside a training step in which no adapter of this layer can learn."""
+        if self.merged or self.active is None:
+            self(ops.zeros((1,)))
 
     def alter(self, x: Tensor, y: Tensor, kernel: Callable[[], Tensor]) -> Tensor:
         """`g (y + s dropout(x) A B)`.
@@ -156,8 +204,9 @@ class LowRank(keras.layers.Layer):
 
     def arrays(self, name: str) -> dict[str, Array]:
         """`lora_a` `(inputs, rank)`, `lora_b` `(rank, outputs)`, and with DoRA `magnitude`."""
-        if name != self.active:
+        if name != self._in_variables():
             return dict(self.stored[name])
+        self._take_over_scale()
         variables, shapes = self._variables(), self.shapes(self.settings[name])
         values = {key: ops.convert_to_numpy(variables[key]) for key in shapes}
         return {key: np.array(x[tuple(map(slice, shapes[key]))]) for key, x in values.items()}
@@ -175,19 +224,71 @@ class LowRank(keras.layers.Layer):
                 f"{type(self).__name__} '{self.path}': `arrays` of the adapter {name!r} must have "
                 f"the shapes {expected}. Received: {received}"
             )
-        self.stored[name] = {key: np.asarray(x, "float32") for key, x in arrays.items()}
-        if name == self.active:
-            self._take(name)
+        values = {key: np.asarray(x, "float32") for key, x in arrays.items()}
+        if name == self._in_variables():
+            self._put(self.settings[name], values)
+        else:
+            self.stored[name] = values
 
     def activate(self, name: str | None) -> None:
         """Makes an adapter the active one; one that this layer does not have changes nothing."""
-        if self.active in self.settings:
-            self.stored[self.active] = self.arrays(self.active)
-        self._take(name)
+        self._store()
+        self.active = name
+        self._load()
 
-    def _take(self, name: str | None) -> None:
-        settings = self.settings.get(name) if name is not None else None
-        arrays = self.stored.pop(name) if settings else {}
+    def merge(self, gain: Array | None) -> None:
+        """Takes the active adapter out of the variables; the kernel holds it from now on.
+
+        Args:
+            gain: `g` of DoRA, which the kernel is multiplied with; None without DoRA.
+        """
+        self._store()
+        self.gain = gain
+        self._tracker.unlock()
+        self.merged_mark = self.add_weight(
+            name="merged", shape=(), initializer="ones", trainable=False, autocast=False
+        )
+        self._tracker.lock()
+
+    def unmerge(self) -> None:
+        """Puts the active adapter back into the variables; the kernel no longer holds it."""
+        self._untrack_variable(self.merged_mark)
+        self._tracker.unlock()
+        self.merged_mark = self.gain = None
+        self._tracker.lock()
+        self._load()
+
+    def current_settings(self) -> dict[str, LowRankSettings]:
+        """`settings`; the active one's scale is that of the variable, which it multiplies with."""
+        self._take_over_scale()
+        return self.settings
+
+    def _in_variables(self) -> str | None:
+        """The name of the adapter whose values the variables have."""
+        return self.active if self.active in self.settings and not self.merged else None
+
+    def _take_over_scale(self) -> None:
+        """Has in `settings` the scale that `set_weights` may have given to the variable."""
+        name = self._in_variables()
+        scale = 0.0 if name is None else float(ops.convert_to_numpy(self.scale))
+        if name is not None and scale not in (0.0, float(np.float32(self.settings[name].scale))):
+            self.settings[name] = self.settings[name].with_scale(scale)
+
+    def _store(self) -> None:
+        """Moves the values of the active adapter from the variables, which become zeros."""
+        name = self._in_variables()
+        if name is not None:
+            self.stored[name] = self.arrays(name)
+        self._put(None, {})
+
+    def _load(self) -> None:
+        """Moves the stored values of the active adapter to the variables."""
+        name = self._in_variables()
+        if name is not None:
+            self._put(self.settings[name], self.stored.pop(name))
+
+    def _put(self, settings: LowRankSettings | None, arrays: Mapping[str, Array]) -> None:
+        """Assigns values to the variables; what is left of them becomes zeros."""
         for key, variable in self._variables().items():
             whole = np.zeros(variable.shape, "float32")
             if key in arrays:
@@ -196,7 +297,6 @@ class LowRank(keras.layers.Layer):
         self.scale.assign(settings.scale if settings else 0.0)
         if self.dropout_layer is not None:
             self.dropout_layer.rate = settings.dropout if settings else 0.0
-        self.active = name
 
     def _variables(self) -> dict[str, Any]:
         found = {"lora_a": self.a, "lora_b": self.b}
@@ -213,36 +313,107 @@ class LowRank(keras.layers.Layer):
         room = (self.dora or not settings.dora) and (self.dropout or not settings.dropout)
         return settings.rank <= self.rank and room
 
-    def _kept(self) -> dict[str, tuple[dict[str, Array], str]]:
-        """What is saved besides variables: names in the file -> dict and key of an array."""
-        groups = {"stored": self.stored, "other": self.others}
-        return {
+    def take_arrays(self, other: "LowRank") -> None:
+        """Takes over the arrays that another one with the same adapters has beside its weights."""
+        for name, arrays in other.stored.items():
+            self.stored[name] = {key: np.array(value) for key, value in arrays.items()}
+        for name, arrays in other.others.items():
+            self.others[name] = {path: np.array(value) for path, value in arrays.items()}
+        self.gain = None if other.gain is None else np.array(other.gain)
+
+    def named_arrays(self) -> dict[str, Array]:
+        """Everything that a file has of the adapters: dict of key to array.
+
+        The keys are `name:what`, where the name is quoted as in an address.
+        """
+        found: dict[str, Array] = {}
+        for name, settings in self.current_settings().items():
+            arrays = {f"{_quoted(name)}:{key}": x for key, x in self.arrays(name).items()}
+            found |= arrays | {f"{_quoted(name)}:scale": np.array(settings.scale)}
+        for name, others in self.others.items():
+            found |= {f"{_quoted(name)}:of {_quoted(path)}": x for path, x in others.items()}
+        if self.active in self.settings:
+            found[f"{_quoted(str(self.active))}:{'merged' if self.merged else 'active'}"] = (
+                np.array(1, "uint8")
+            )
+        if self.gain is not None:
+            found["gain"] = self.gain
+        return found
+
+    def save_own_variables(self, store: Any) -> None:
+        for key, value in self.named_arrays().items():
+            store[key] = value
+
+    def load_own_variables(self, store: Any) -> None:
+        """Takes over what `save_own_variables` of a layer in the same state has written.
+
+        Raises:
+            ValueError: If the file has no adapters, or others, or the active or merged one of it
+                is another.
+        """
+        keys = set(store.keys())
+        if "0" in keys:
+            self._load_numbered(store)
+            return
+        expected = self.named_arrays()
+        self._check_keys(keys, set(expected))
+        for name, settings in list(self.settings.items()):
+            shapes = self.shapes(settings)
+            arrays = {key: np.array(store[f"{_quoted(name)}:{key}"]) for key in shapes}
+            self.settings[name] = settings.with_scale(float(store[f"{_quoted(name)}:scale"][()]))
+            self.assign_arrays(name, arrays)
+        for name, others in self.others.items():
+            for path in others:
+                others[path] = np.array(store[f"{_quoted(name)}:of {_quoted(path)}"])
+        if self.gain is not None:
+            self.gain = np.array(store["gain"])
+
+    def _check_keys(self, keys: set[str], expected: set[str]) -> None:
+        """Raises ValueError if a file is of adapters in another state."""
+        if not keys:
+            raise ValueError(
+                f"{type(self).__name__} '{self.path}': the file must have the adapters "
+                f"{sorted(self.settings)}. Received: weights without adapters. Load them before "
+                "`training.add_lora`, or after `training.remove_lora`"
+            )
+        if keys != expected:
+            raise ValueError(
+                f"{type(self).__name__} '{self.path}': the file must have the same adapters, and "
+                "the same one active or merged (`training.set_adapter`, `training.merge`). "
+                f"Expected: {sorted(expected - keys)}. Received: {sorted(keys - expected)}"
+            )
+
+    def _load_numbered(self, store: Any) -> None:
+        """Reads what version 0.2.0 wrote: variables and arrays by numbers instead of names.
+
+        The adapters must have been added in the same order, with the same one active.
+        """
+        variables = self._variables()
+        active = self.active if self.active in self.settings else None
+        stored: dict[str, dict[str, Any]] = {
+            name: dict(self.shapes(settings))
+            for name, settings in self.settings.items()
+            if name != active
+        }
+        kept = {
             f"{group}_{i}_{j}": (arrays[name], key)
-            for group, arrays in groups.items()
+            for group, arrays in (("stored", stored), ("other", self.others))
             for i, name in enumerate(sorted(arrays))
             for j, key in enumerate(sorted(arrays[name]))
         }
-
-    def take_kept(self, other: "LowRank") -> None:
-        """Takes over what another with the same adapters keeps besides variables."""
-        theirs = other._kept()
-        for name, (arrays, key) in self._kept().items():
-            found, same = theirs[name]
-            arrays[key] = np.array(found[same])
-        self.gain = None if other.gain is None else np.array(other.gain)
-
-    def save_own_variables(self, store: Any) -> None:
-        super().save_own_variables(store)
-        for name, (arrays, key) in self._kept().items():
-            store[name] = arrays[key]
-        if self.gain is not None:
-            store["gain"] = self.gain
-
-    def load_own_variables(self, store: Any) -> None:
-        own = 3 if self.magnitude is None else 4  # in the order of their making
-        super().load_own_variables({str(i): store[str(i)] for i in range(own)})
-        for name, (arrays, key) in self._kept().items():
+        gain = [] if self.gain is None else ["gain"]
+        numbers = [str(i) for i in range(len(variables) + 1)]
+        self._check_keys(set(store.keys()), {*numbers, *kept, *gain})
+        for name, (arrays, key) in kept.items():
             arrays[key] = np.array(store[name])
+        if active is not None:
+            values = [np.array(store[number]) for number in numbers]
+            shapes = self.shapes(self.settings[active])
+            whole = dict(zip(self._variables(), values, strict=False))
+            stored[active] = {key: whole[key][tuple(map(slice, shapes[key]))] for key in shapes}
+            self.settings[active] = self.settings[active].with_scale(float(values[-1]))
+        for name, values_of_one in stored.items():
+            self.assign_arrays(name, values_of_one)
         if self.gain is not None:
             self.gain = np.array(store["gain"])
 
@@ -253,7 +424,9 @@ class LowRank(keras.layers.Layer):
             for name, arrays in self.others.items()
         }
         return {
-            "names": {name: dataclasses.asdict(each) for name, each in self.settings.items()},
+            "names": {
+                name: dataclasses.asdict(each) for name, each in self.current_settings().items()
+            },
             "rank": self.rank,
             "dora": self.dora,
             "dropout": self.dropout,
@@ -277,8 +450,8 @@ class LowRank(keras.layers.Layer):
         for name, found in config["others"].items():
             self.others[name] = {path: np.zeros(*each) for path, each in found.items()}
         self.activate(config["active"])
-        self.merged = config["merged"]
-        self.gain = np.ones(self.outputs) if config["gain"] else None
+        if config["merged"]:
+            self.merge(np.ones(self.outputs) if config["gain"] else None)
 
     def get_config(self) -> dict[str, Any]:
         return {
@@ -290,3 +463,45 @@ class LowRank(keras.layers.Layer):
             "dropout": self.dropout,
             "table": self.table,
         }
+
+    def quantize(self, mode: str, type_check: bool = True, config: Any = None) -> None:
+        """Quantises the kernel of the owner, which Keras passes over because it has a layer in it.
+
+        Raises:
+            ValueError: If the adapter is merged, or `mode` is neither "int8" nor "int4".
+        """
+        mode = mode or config.mode
+        if self.merged or mode not in ("int8", "int4"):
+            raise ValueError(
+                f"quantize: the layer '{self.path.removesuffix('/adapter')}' has adapters. `mode` "
+                "must be int8 or int4, and no adapter merged (`training.unmerge`, or "
+                "`training.remove_lora`, before any layer is quantised). Received: "
+                f"mode={mode!r}{', a merged adapter' if self.merged else ''}"
+            )
+        self.find_owner().quantize(mode, type_check=False, config=config)
+
+
+class _AdapterDropout(keras.layers.Dropout):
+    """The dropout of an adapter, which Keras asks in its place to be quantised."""
+
+    def __init__(self, adapter: LowRank) -> None:
+        super().__init__(0.5, name="dropout")
+        self.__dict__["_adapter"] = weakref.ref(adapter)
+
+    def find_owner(self) -> Any:
+        """Returns the layer whose kernel is changed."""
+        return self._adapter().find_owner()
+
+    def quantize(self, mode: str, type_check: bool = True, config: Any = None) -> None:
+        """As `LowRank.quantize`."""
+        self._adapter().quantize(mode, type_check=type_check, config=config)
+
+
+def quantized_by(layer: Any) -> Any:
+    """The layer that `layer.quantize` quantises: of an adapter, that whose kernel it changes."""
+    is_adapter = isinstance(layer, LowRank | _AdapterDropout)
+    return layer.find_owner() if is_adapter else layer
+
+
+def _quoted(name: str) -> str:
+    return urllib.parse.quote(name, safe="")

@@ -31,3 +31,10 @@ class LowRankSettings:
     def scale(self) -> float:
         """The factor of the product."""
         return self.alpha / (math.sqrt(self.rank) if self.rslora else self.rank)
+
+    def with_scale(self, scale: float) -> "LowRankSettings":
+        """Returns the same settings with the `alpha` of another scale."""
+        if scale == self.scale:
+            return self
+        alpha = scale * (math.sqrt(self.rank) if self.rslora else self.rank)
+        return dataclasses.replace(self, alpha=alpha)

@@ -11,7 +11,9 @@ import numpy as np
 from keras import ops
 
 from keras_transformers.annotations import ModelMixin
+from keras_transformers.layers.adapted import adapter_of
 from keras_transformers.layers.composite import CALIBRATED
+from keras_transformers.layers.low_rank import quantized_by
 
 
 class Calibrated(ModelMixin):
@@ -46,9 +48,13 @@ class Calibrated(ModelMixin):
 
         Raises:
             ValueError: If weights of a group have one sign, which zero points of GPTQ and AWQ
-                cannot hold; the message names the layer.
+                cannot hold; the message names the layer. If there are adapters, for GPTQ and AWQ;
+                or one is merged.
         """
         if mode not in CALIBRATED:
+            if filters is not None:
+                wanted_kernel = _wanted(filters)
+                filters = lambda layer: wanted_kernel(quantized_by(layer))  # noqa: E731
             super().quantize(mode, config=config, filters=filters, **kwargs)
             return
         if config.quantization_layer_structure is None:
@@ -57,6 +63,12 @@ class Calibrated(ModelMixin):
             blocks = config.quantization_layer_structure["sequential_blocks"]
         kinds = (keras.layers.Dense, keras.layers.EinsumDense)
         inside = [each for block in blocks for each in block._flatten_layers()]
+        if adapted := [layer for layer in inside if adapter_of(layer) is not None]:
+            raise ValueError(
+                f"quantize: '{self.name}' must have no adapters for {mode}; quantise it before "
+                "`training.add_lora`, or after `training.remove_lora`. Received: "
+                f"{adapted[0].path} and {len(adapted) - 1} more with adapters"
+            )
         wanted = _wanted(filters)
         chosen = {id(each): each for each in inside if type(each) in kinds and wanted(each)}
         for layer in chosen.values():

@@ -145,6 +145,11 @@ class Learning:
 
         Returns:
             Itself.
+
+        Raises:
+            TypeError: If there is no such option.
+            ValueError: If a number is out of range, or the model has an adapter of that name
+                (`fit` goes on with it), a merged one, or Keras's own LoRA.
         """
         self._become(self._fitting("add_lora").adapted(rank, options))
         return self

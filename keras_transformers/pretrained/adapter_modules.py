@@ -50,7 +50,7 @@ class Part:
     def shape(self) -> tuple[int, int]:
         """Numbers of inputs and outputs of the layer."""
         with as_adapted(self.layer) as layer:
-            shape: tuple[int, int] = layer.kernel_shape()
+            shape: tuple[int, int] = layer.matrix_shape()
         return shape
 
     @property

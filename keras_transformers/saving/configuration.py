@@ -112,6 +112,8 @@ def _check_entry(entry: dict[str, Any], custom_objects: Mapping[str, Any] | None
     if own is None:
         _check_class(entry["module"], name, registered)
         _check_files(name, config)
+    elif getattr(own, "stands_for_others", False):  # under the name of what it has
+        pass
     elif isinstance(own, type) and own.__name__ != name:
         raise _Refused(f"{registered} is a {own.__name__}. Received: {name:.100}")
     _check_tables(name, config)

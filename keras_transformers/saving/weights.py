@@ -11,7 +11,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_transformers.annotations import StrPath
+from keras_transformers.annotations import Array, StrPath
 from keras_transformers.saving import tensor_file
 from keras_transformers.saving.archive import WEIGHTS, Archive
 from keras_transformers.saving.hdf5 import Entry, Layout
@@ -46,9 +46,9 @@ def save_weights(model: keras.Model, path: StrPath) -> None:
     if path.name.endswith(HDF5):
         model.save_weights(path, overwrite=True)
         return
-    weights = _by_path(model)
+    weights, arrays = _by_path(model), _arrays_by_path(model)
     tensors = {name: ops.convert_to_numpy(weight) for name, weight in weights.items()}
-    tensor_file.save_with_checksum(path, tensors)
+    tensor_file.save_with_checksum(path, tensors | arrays)
 
 
 def load_weights(model: keras.Model, path: StrPath) -> None:
@@ -112,7 +112,8 @@ def layout_of(model: keras.Model, optimizer: bool = True) -> dict[str, Entry]:
 
 
 def check_same(expected: dict[str, Entry], found: dict[str, Entry], where: Any) -> None:
-    """ValueError, naming the first weight that is missing, surplus or another."""
+    """Raises ValueError that names the first weight that is missing, surplus or another."""
+    expected, found = _without_numbered(expected, found)
     for name, (shape, dtype) in expected.items():
         if name not in found:
             raise ValueError(f"{where}: the weight {name} is missing.")
@@ -128,6 +129,21 @@ def check_same(expected: dict[str, Entry], found: dict[str, Entry], where: Any) 
         )
 
 
+def _without_numbered(
+    expected: dict[str, Entry], found: dict[str, Entry]
+) -> tuple[dict[str, Entry], dict[str, Entry]]:
+    """Both without the adapters that version 0.2.0 wrote, which their layers check themselves."""
+    prefixes = {name.partition(":")[0].rpartition("/")[0] + "/" for name in expected if ":" in name}
+    numbered = tuple(prefix for prefix in prefixes if f"{prefix}0" in found)
+    if not numbered:
+        return expected, found
+    return _without(expected, numbered), _without(found, numbered)
+
+
+def _without(entries: dict[str, Entry], prefixes: tuple[str, ...]) -> dict[str, Entry]:
+    return {name: entry for name, entry in entries.items() if not name.startswith(prefixes)}
+
+
 def _load_hdf5(model: keras.Model, path: pathlib.Path, where: Any) -> None:
     layout, expected = Layout(path, path.stat().st_size, where), layout_of(model, optimizer=False)
     found = {
@@ -140,16 +156,26 @@ def _load_hdf5(model: keras.Model, path: pathlib.Path, where: Any) -> None:
 
 
 def _load_tensors(model: keras.Model, path: pathlib.Path) -> None:
-    weights = _by_path(model)
+    opened = tensor_file.open_tensors(path)
+    found = tensor_file.entries(opened)
+    layers = _layers_with_arrays(model)
+    # Version 0.2.0 wrote the variables of the active adapter alone.
+    is_old = any(f"{name}/lora_scale" in found for name in layers)
+    weights = _by_path(model, with_adapters=is_old)
+    arrays = {} if is_old else _arrays_by_path(model)
     expected = {
         name: (tuple(weight.shape), keras.backend.standardize_dtype(weight.dtype))
-        for name, weight in weights.items()
+        for name, weight in (weights | arrays).items()
     }
-    opened = tensor_file.open_tensors(path)
-    check_same(expected, tensor_file.entries(opened), path)
+    check_same(expected, found, path)
     tensor_file.verify(opened, path)
     for name, weight in weights.items():
         weight.assign(opened.get_tensor(name))
+    for name, layer in {} if is_old else layers.items():
+        keys = [key for key in arrays if key.startswith(f"{name}/")]
+        layer.load_own_variables(
+            {key.removeprefix(f"{name}/"): opened.get_tensor(key) for key in keys}
+        )
     for layer in model._flatten_layers():
         calibrated = f"is_{layer.quantization_mode}_calibrated"
         if hasattr(layer, calibrated):  # by GPTQ or AWQ, as what is saved is
@@ -169,10 +195,18 @@ def _checked(
     return path
 
 
-def _by_path(model: keras.Model) -> dict[str, keras.Variable]:
-    """Weights by their path inside the model, whose own name a second one would not share."""
+def _by_path(model: keras.Model, with_adapters: bool = False) -> dict[str, keras.Variable]:
+    """Weights by their path inside the model, whose own name a second one would not share.
+
+    Those of layers with arrays, that is of adapters, are among the arrays.
+    """
+    skipped = {
+        id(weight)
+        for layer in ([] if with_adapters else _layers_with_arrays(model).values())
+        for weight in layer.weights
+    }
     found = {}
-    for weight in model.weights:
+    for weight in (weight for weight in model.weights if id(weight) not in skipped):
         name = weight.path.removeprefix(f"{model.name}/")
         if name in found:
             raise ValueError(
@@ -180,6 +214,26 @@ def _by_path(model: keras.Model) -> dict[str, keras.Variable]:
             )
         found[name] = weight
     return found
+
+
+def _layers_with_arrays(model: keras.Model) -> dict[str, Any]:
+    """Path -> layer of those that name all arrays of theirs by `named_arrays`: adapters."""
+    layers = [layer for layer in model._flatten_layers() if hasattr(layer, "named_arrays")]
+    found = {
+        layer.a.path.removeprefix(f"{model.name}/").rpartition("/")[0]: layer for layer in layers
+    }
+    if len(found) < len(layers):
+        raise ValueError(f"{model.name}: two layers have one path; give them other names.")
+    return found
+
+
+def _arrays_by_path(model: keras.Model) -> dict[str, Array]:
+    """Path -> array of the layers that have them."""
+    return {
+        f"{name}/{key}": array
+        for name, layer in _layers_with_arrays(model).items()
+        for key, array in layer.named_arrays().items()
+    }
 
 
 def _optimizers(model: keras.Model) -> list[Any]:

@@ -1,7 +1,13 @@
 """Losses, schedules, metrics and callbacks for `model.fit`."""
 
 from keras_transformers.label_lists import several_hot
-from keras_transformers.training.adapters import adapters_of, add_lora, remove_lora, set_adapter
+from keras_transformers.training.adapters import (
+    adapters_of,
+    add_lora,
+    combine_adapters,
+    remove_lora,
+    set_adapter,
+)
 from keras_transformers.training.alignment import alignment_error_rate
 from keras_transformers.training.budget import BudgetedDecay
 from keras_transformers.training.by_size import FineTuning, fine_tuning_numbers
@@ -93,6 +99,7 @@ __all__ = [
     "calibration_error",
     "classification_accuracy",
     "classification_loss",
+    "combine_adapters",
     "compare_translations",
     "count_words",
     "fine_tuning_numbers",

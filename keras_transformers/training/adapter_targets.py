@@ -1,7 +1,7 @@
 """Which layers and weights of a model adapters are for."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import keras
@@ -24,11 +24,27 @@ def adapted_layers(model: keras.Model) -> dict[str, Any]:
     Of such a layer, `adapter.arrays(name)` are `A`, `B` and the magnitudes, and
     `adapter.assign_arrays(name, arrays)` sets them.
     """
-    return {
-        path_in(model, layer): layer
-        for layer in model._flatten_layers()
-        if adapter_of(layer) is not None
-    }
+    layers = [layer for layer in model._flatten_layers() if adapter_of(layer) is not None]
+    return by_path(model, layers)
+
+
+def by_path(model: keras.Model, parts: Iterable[Any]) -> dict[str, Any]:
+    """Path inside the model -> layer or weight; a second one of a path gets `#2` behind it.
+
+    Two models inside a model can have layers of the same path.
+    """
+    found: dict[str, Any] = {}
+    times: dict[str, int] = {}
+    for part in parts:
+        path = path_in(model, part)
+        times[path] = times.get(path, 0) + 1
+        found[path if times[path] == 1 else f"{path}#{times[path]}"] = part
+    return found
+
+
+def plain_path(path: str) -> str:
+    """A path of `by_path` without the number behind it."""
+    return re.sub(r"#\d+$", "", path)
 
 
 def path_in(model: keras.Model, part: Any) -> str:
@@ -39,11 +55,13 @@ def path_in(model: keras.Model, part: Any) -> str:
 
 def layers_of(model: keras.Model, targets: str | Sequence[str]) -> dict[str, Any]:
     """Path -> layer, of what is to be changed."""
-    layers = {path_in(model, each): each for each in model._flatten_layers() if adaptable(each)}
+    layers = by_path(model, [layer for layer in model._flatten_layers() if adaptable(layer)])
     found: dict[str, Any] = {}
     for target in [targets] if isinstance(targets, str) else targets:
         pattern = re.compile(rf"(.*/)?(?:{TARGETS.get(target, target)})")
-        fitting = {path: layer for path, layer in layers.items() if pattern.fullmatch(path)}
+        fitting = {
+            path: layer for path, layer in layers.items() if pattern.fullmatch(plain_path(path))
+        }
         if not fitting:
             raise ValueError(
                 f"add_lora: `targets` must be {', '.join(TARGETS)}, or match the ends of paths of "
@@ -60,12 +78,8 @@ def layers_of(model: keras.Model, targets: str | Sequence[str]) -> dict[str, Any
 
 def weights_of(model: keras.Model) -> dict[str, keras.Variable]:
     """Path inside the model -> weight, of all that it could train but adapters."""
-    return {
-        path_in(model, weight): weight
-        for layer in model._flatten_layers()
-        if not isinstance(layer, LowRank)
-        for weight in layer._trainable_variables
-    }
+    layers = [layer for layer in model._flatten_layers() if not isinstance(layer, LowRank)]
+    return by_path(model, [weight for layer in layers for weight in layer._trainable_variables])
 
 
 def weights_named(
@@ -76,7 +90,9 @@ def weights_named(
     kernels = {id(kernel_of(layer)) for layer in changed}
     for name in [train] if isinstance(train, str) else train:
         pattern = re.compile(rf"(.*/)?(?:{name})(/.*)?")
-        fitting = {path: each for path, each in weights.items() if pattern.fullmatch(path)}
+        fitting = {
+            path: weight for path, weight in weights.items() if pattern.fullmatch(plain_path(path))
+        }
         twice = [path for path, each in fitting.items() if id(each) in kernels]
         if not fitting or twice:
             received = f"which has {twice[0]}" if twice else "which is part of no path"

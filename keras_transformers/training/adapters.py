@@ -10,6 +10,7 @@ from keras import ops
 
 from keras_transformers.annotations import Array
 from keras_transformers.layers.adapting import add_adapter, remove_adapter
+from keras_transformers.layers.composite import disown_adapters, own_adapters
 from keras_transformers.layers.low_rank import LowRank
 from keras_transformers.layers.low_rank_settings import LowRankSettings
 from keras_transformers.training.adapter_targets import (
@@ -18,7 +19,12 @@ from keras_transformers.training.adapter_targets import (
     weights_named,
     weights_of,
 )
-from keras_transformers.training.merging import forget_programs, is_merged, refuse_merged
+from keras_transformers.training.merging import (
+    forget_training,
+    is_merged,
+    models_around,
+    refuse_merged,
+)
 
 
 def add_lora(
@@ -80,7 +86,7 @@ def add_lora(
     >>> ids = np.array([[1, 5, 7, 3], [1, 7, 5, 3]])
     >>> history = model.fit(ids[:, :-1], ids[:, 1:], verbose=0)
     """
-    settings = _checked_settings(rank, alpha, dropout, dora, rslora)
+    settings = checked_settings(rank, alpha, dropout, dora, rslora)
     known = adapters_of(model)
     if not model.built or not isinstance(name, str) or not name or name in known:
         raise ValueError(
@@ -112,14 +118,15 @@ def attach(
     _activate(model, None)
     for layer, settings in changes:
         add_adapter(layer, name, settings, random.randrange(2**31))
+    for affected in models_around(model):
+        own_adapters(affected)
     others = _others(model)
     values = {path: _value(weight) for path, weight in weights.items()}
     others[""] = {**values, **others.get("", {})}
     others[name] = values
     _activate(model, name)
     _train_only(model, list(weights.values()))
-    forget_programs(model)
-    model.compiled, model.optimizer = False, None
+    forget_training(model)
 
 
 def set_adapter(model: keras.Model, name: str | None) -> None:
@@ -156,7 +163,64 @@ def set_adapter(model: keras.Model, name: str | None) -> None:
     if name and set(weights) != {p for p, w in weights_of(model).items() if w.trainable}:
         _train_only(model, list(weights.values()))
     if before is None or name is None or known[name].dropout != known[before].dropout:
-        model.train_function = None  # Keras's, in which the rate is a constant
+        for affected in models_around(model):
+            affected.train_function = None  # Keras's, in which the rate is a constant
+
+
+def combine_adapters(
+    model: keras.Model, weights: Mapping[str, float], name: str = "combined"
+) -> list[str]:
+    """Makes one adapter of several, which all act at once, and activates it.
+
+    It changes a kernel by `sum_i w_i s_i A_i B_i`, exactly: its rank is the sum of their ranks.
+    Weights of 1 add the adapters up; others interpolate, or take one off. What adapters train
+    besides (`train` of `add_lora`) becomes `v + sum_i w_i (v_i - v)`, where `v` is the value
+    without adapters. The old ones stay as they are. The model then trains the new one; compile it
+    before `fit`.
+
+    Args:
+        model: A model with adapters, none of which is merged.
+        weights: Dict of name -> `w_i`, a finite number.
+        name: What the new adapter is called.
+
+    Returns:
+        Paths of the layers that are changed.
+
+    Raises:
+        ValueError: If there is no such adapter, one has magnitudes (DoRA), which do not add up, a
+            weight is not finite, `name` is taken, or an adapter is merged.
+
+    Example:
+    >>> from keras_transformers.models import LanguageModel
+    >>> from keras_transformers.training import add_lora, adapters_of, combine_adapters
+    >>> model = LanguageModel(31, 12, num_heads=3, mlp_dim=20, num_layers=1)
+    >>> model.build((None, None))
+    >>> paths = [add_lora(model, rank, name=name) for name, rank in (("de", 2), ("fr", 4))]
+    >>> changed = combine_adapters(model, {"de": 0.7, "fr": 0.3}, name="both")
+    >>> adapters_of(model)["both"].rank
+    6
+    """
+    known = adapters_of(model)
+    _check_combination(known, weights, name)
+    refuse_merged(model, "combine_adapters")
+    _activate(model, None)
+    layers = {
+        path: layer
+        for path, layer in adapted_layers(model).items()
+        if not layer.adapter.settings.keys().isdisjoint(weights)
+    }
+    combined = [_combination(layer.adapter, weights) for layer in layers.values()]
+    others, variables = _others(model), weights_of(model)
+    trained = [path for adapter in weights for path in others.get(adapter, {})]
+    base = {path: _value(variables[path]) for path in trained}
+    values = {path: _weighted_value(path, base[path], others, weights) for path in base}
+    changes = [(layer, new) for layer, (new, _) in zip(layers.values(), combined, strict=True)]
+    attach(model, name, changes, {path: variables[path] for path in base})
+    for layer, (_, arrays) in zip(layers.values(), combined, strict=True):
+        layer.adapter.assign_arrays(name, arrays)
+    for path, value in values.items():
+        variables[path].assign(value)
+    return list(layers)
 
 
 def adapters_of(model: keras.Model) -> dict[str, LowRankSettings]:
@@ -176,7 +240,7 @@ def adapters_of(model: keras.Model) -> dict[str, LowRankSettings]:
     """
     found: dict[str, LowRankSettings] = {}
     for layer in adapted_layers(model).values():
-        found |= layer.adapter.settings
+        found |= layer.adapter.current_settings()
     return found
 
 
@@ -211,16 +275,23 @@ def remove_lora(model: keras.Model) -> None:
     """
     if not is_merged(model) and adapters_of(model):
         _activate(model, None)
+    forget_training(model)
+    affected = models_around(model)
     for layer in adapted_layers(model).values():
         remove_adapter(layer)
+    for around in affected:
+        disown_adapters(around)
     _set_trainable(model, True)
-    forget_programs(model)
-    model.compiled, model.optimizer = False, None
 
 
-def _checked_settings(
-    rank: int, alpha: float | None, dropout: float, dora: bool, rslora: bool
+def checked_settings(
+    rank: int = 8,
+    alpha: float | None = None,
+    dropout: float = 0.0,
+    dora: bool = False,
+    rslora: bool = False,
 ) -> LowRankSettings:
+    """Returns the settings of `add_lora`; ValueError if a number is out of range."""
     alpha = rank if alpha is None else alpha
     if not (isinstance(rank, int) and rank >= 1 and alpha > 0 and 0 <= dropout < 1):
         raise ValueError(
@@ -228,6 +299,51 @@ def _checked_settings(
             f"[0, 1). Received: rank={rank!r}, alpha={alpha!r}, dropout={dropout!r}"
         )
     return LowRankSettings(rank, float(alpha), float(dropout), bool(dora), bool(rslora))
+
+
+def _check_combination(
+    known: Mapping[str, LowRankSettings], weights: Mapping[str, float], name: str
+) -> None:
+    unknown = sorted(set(weights) - set(known))
+    if unknown or not weights or not np.all(np.isfinite(list(weights.values()))):
+        raise ValueError(
+            f"combine_adapters: `weights` must have finite numbers for some of {sorted(known)}. "
+            f"Received: {dict(weights)}"
+        )
+    if not isinstance(name, str) or not name or name in known:
+        raise ValueError(
+            f"combine_adapters: `name` must be a new one. Received: {name!r}, and the model has "
+            f"{sorted(known)}"
+        )
+    with_magnitudes = [adapter for adapter in weights if known[adapter].dora]
+    if with_magnitudes:
+        raise ValueError(
+            "combine_adapters: magnitudes of DoRA do not add up. Expected: adapters without them. "
+            f"Received: {with_magnitudes}"
+        )
+
+
+def _combination(
+    adapter: LowRank, weights: Mapping[str, float]
+) -> tuple[LowRankSettings, dict[str, Array]]:
+    """Settings and arrays of the weighted sum of the adapters that change one kernel."""
+    names = [name for name in weights if name in adapter.settings]
+    arrays = {name: adapter.arrays(name) for name in names}
+    factors = {name: weights[name] * adapter.settings[name].scale for name in names}
+    a = np.concatenate([arrays[name]["lora_a"] for name in names], axis=1)
+    b = np.concatenate([factors[name] * arrays[name]["lora_b"] for name in names], axis=0)
+    return LowRankSettings(a.shape[1], float(a.shape[1])), {"lora_a": a, "lora_b": b}
+
+
+def _weighted_value(
+    path: str, base: Array, others: Mapping[str, Mapping[str, Array]], weights: Mapping[str, float]
+) -> Array:
+    """`v + sum_i w_i (v_i - v)`, over the adapters that train the weight of a path."""
+    value = base.astype("float64")
+    for name, weight in weights.items():
+        if path in others.get(name, {}):
+            value = value + weight * (others[name][path].astype("float64") - base)
+    return value.astype(base.dtype)
 
 
 def _others(model: keras.Model) -> dict[str, dict[str, Array]]:
@@ -251,9 +367,17 @@ def _activate(model: keras.Model, name: str | None) -> None:
     if not layers:
         return
     weights, others, before = weights_of(model), _others(model), _active(model)
+    values = {**others.get("", {}), **others.get(name or "", {})}
+    for path in {**values, **others.get(before or "", {})}:
+        if path not in weights:
+            raise ValueError(
+                f"set_adapter: the weight {path}, which an adapter trains besides, has another "
+                "path since the model was loaded. Give all layers inside your own layers names"
+            )
     if before in others:
         others[before] = {path: _value(weights[path]) for path in others[before]}
-    for path, value in {**others.get("", {}), **others.get(name or "", {})}.items():
+        values = {**others.get("", {}), **others.get(name or "", {})}
+    for path, value in values.items():
         weights[path].assign(value)
     for layer in layers:
         layer.adapter.activate(name)

@@ -1,5 +1,6 @@
 """Adapters added to the kernels that they change, and taken out again."""
 
+import gc
 from typing import Any
 
 import keras
@@ -15,7 +16,8 @@ def merge(model: keras.Model) -> None:
     """Adds the active adapter to the kernels, which are rounded once.
 
     The model then computes as it does without adapters, and as quickly. It still has them, and can
-    be saved; `unmerge` takes the change off again, up to the rounding of a kernel.
+    be saved; `unmerge` takes the change off again, up to the rounding of a kernel. Models that
+    contain this one are traced anew. It cannot be trained until then: `fit` raises an error.
 
     Args:
         model: A model with an active adapter, whose kernels are floating-point numbers.
@@ -43,9 +45,13 @@ def merge(model: keras.Model) -> None:
     for layer in layers:
         adapter, (kernel, assign) = layer.adapter, in_float64(layer)
         changed = kernel + _change(adapter)
-        adapter.gain = _gain(adapter, changed)
-        assign(changed if adapter.gain is None else changed * adapter.gain)
-    _set_merged(model, True)
+        gain = _gain(adapter, changed)
+        assign(changed if gain is None else changed * gain)
+        adapter.merge(gain)
+    for adapter in _adapters(model):
+        if not adapter.merged:  # the active one does not change its layer
+            adapter.merge(None)
+    forget_programs(model)
 
 
 def unmerge(model: keras.Model) -> None:
@@ -72,13 +78,14 @@ def unmerge(model: keras.Model) -> None:
         adapter, (kernel, assign) = layer.adapter, in_float64(layer)
         kernel = kernel if adapter.gain is None else kernel / adapter.gain
         assign(kernel - _change(adapter))
-        adapter.gain = None
-    _set_merged(model, False)
+    for adapter in _adapters(model):
+        adapter.unmerge()
+    forget_programs(model)
 
 
 def is_merged(model: keras.Model) -> bool:
-    """Whether the kernels of a model hold its active adapter; see `merge`."""
-    return any(layer.adapter.merged for layer in adapted_layers(model).values())
+    """True if the kernels of a model hold its active adapter; see `merge`."""
+    return any(adapter.merged for adapter in _adapters(model))
 
 
 def refuse_merged(model: keras.Model, caller: str) -> None:
@@ -88,9 +95,42 @@ def refuse_merged(model: keras.Model, caller: str) -> None:
 
 
 def forget_programs(model: keras.Model) -> None:
-    """Lets everything be traced anew that was traced with other layers."""
-    model.train_function = model.test_function = model.predict_function = None
-    model.__dict__.pop("_generators", None)  # of `generation`
+    """Has everything traced anew that was traced with other layers.
+
+    That is also the programs of every model that contains layers of this one.
+    """
+    for affected in models_around(model):
+        affected.train_function = affected.test_function = affected.predict_function = None
+        affected.__dict__.pop("_generators", None)  # of `generation`
+
+
+def forget_training(model: keras.Model) -> None:
+    """`forget_programs`, and models are not compiled any more: other weights are trained."""
+    forget_programs(model)
+    for affected in models_around(model):
+        affected.compiled, affected.optimizer = False, None
+
+
+def models_around(model: keras.Model) -> list[keras.Model]:
+    """A model, and every model of this process that has one of its adapted layers.
+
+    Keras does not record which models a layer is in, so this asks all objects of the process.
+    """
+    layers = {id(layer) for layer in adapted_layers(model).values()}
+    others = [
+        other
+        for other in gc.get_objects()
+        if issubclass(type(other), keras.Model) and other is not model
+    ]
+    return [model, *(other for other in others if _has_any(other, layers))]
+
+
+def _has_any(model: keras.Model, layers: set[int]) -> bool:
+    return any(id(layer) in layers for layer in model._flatten_layers())
+
+
+def _adapters(model: keras.Model) -> list[LowRank]:
+    return [layer.adapter for layer in adapted_layers(model).values()]
 
 
 def _active_layers(model: keras.Model, caller: str) -> list[Any]:
@@ -102,15 +142,10 @@ def _active_layers(model: keras.Model, caller: str) -> list[Any]:
     return found
 
 
-def _set_merged(model: keras.Model, merged: bool) -> None:
-    for layer in adapted_layers(model).values():
-        layer.adapter.merged = merged
-    forget_programs(model)
-
-
 def _change(adapter: LowRank) -> Array:
     """`s A B` of the active adapter in float64."""
-    arrays, settings = adapter.arrays(str(adapter.active)), adapter.settings[str(adapter.active)]
+    name = str(adapter.active)
+    arrays, settings = adapter.arrays(name), adapter.current_settings()[name]
     a, b = (arrays[key].astype("float64") for key in ("lora_a", "lora_b"))
     change: Array = settings.scale * (a @ b)
     return change

@@ -120,6 +120,26 @@ def test_weights_of_few_bits_are_not_trained_without_adapters(tmp_path):
         predictor.fit([("a", "b")])
 
 
+def test_what_add_lora_could_not_take_is_refused_at_once(tmp_path):
+    predictor = loaded("text_classifier", tmp_path / "bert")
+    for options, error in (
+        ({"rank": 0}, "`rank` must be a positive integer"),
+        ({"dropout": 1.5}, "`dropout` in"),
+    ):
+        with pytest.raises(ValueError, match=error):
+            predictor.add_lora(**options)
+    with pytest.raises(TypeError, match="there is no option ranks. Expected: rank, alpha"):
+        predictor.add_lora(ranks=3)
+    assert predictor.add_lora(2) is predictor
+    assert predictor.add_lora(3) is predictor  # nothing has been made of the first
+    training.add_lora(predictor.model, 2)  # as `fit` does
+    with pytest.raises(ValueError, match="`fit` trains the adapters that there are.*'default'"):
+        predictor.add_lora(2)
+    training.merge(predictor.model)
+    with pytest.raises(ValueError, match="`unmerge` it first"):
+        predictor.add_lora(2, name="second")
+
+
 @pytest.mark.parametrize("mode", ["int8", "int4"])
 def test_a_head_of_few_bits_is_taken_over_as_the_numbers_it_stands_for(mode):
     sizes = {"hidden_dim": 14, "num_heads": 2, "mlp_dim": 22, "num_layers": 1}

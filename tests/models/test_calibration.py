@@ -7,6 +7,8 @@ import pytest
 from keras_transformers import saving
 from keras_transformers.generation import generate
 from keras_transformers.models import LanguageModel, TextEncoder
+from keras_transformers.training import add_lora, remove_lora
+from tests.adapters import fill
 from tests.contract import to_numpy
 from tests.saving.test_changed_parts import assert_the_same
 
@@ -107,3 +109,27 @@ def test_a_group_of_one_sign_is_refused():
     with pytest.raises(ValueError, match="hidden': each group of weights must have negative ones"):
         model.quantize("awq", config=config("awq"))
     assert not kernels(model)
+
+
+@pytest.mark.parametrize("mode", ["gptq", "awq"])
+def test_adapters_learn_beside_what_is_calibrated(mode, tmp_path):
+    model = made()
+    model.quantize(mode, config=config(mode))
+    plain = to_numpy(model(IDS))
+    query = model.decoder_blocks[0].mixer.query_dense
+    x = RNG.normal(size=(1, 5, 8)).astype("float32")
+    y = to_numpy(query(x))
+    with pytest.raises(ValueError, match="must have no adapters for"):
+        tuned = made()
+        add_lora(tuned, 2)
+        tuned.quantize(mode, config=config(mode))
+    add_lora(model, 2, alpha=3)
+    np.testing.assert_allclose(to_numpy(model(IDS)), plain, atol=1e-5)
+    fill(model)
+    arrays = query.adapter.arrays("default")
+    change = 1.5 * x.astype("float64") @ arrays["lora_a"] @ arrays["lora_b"]
+    np.testing.assert_allclose(to_numpy(query(x)), y + change.reshape(y.shape), atol=1e-5)
+    model.save(tmp_path / "model.keras")
+    assert_the_same(model, saving.load_model(tmp_path / "model.keras"), IDS)
+    remove_lora(model)
+    np.testing.assert_allclose(to_numpy(model(IDS)), plain, atol=1e-5)

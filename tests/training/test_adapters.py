@@ -1,10 +1,12 @@
 """Claims about models tuned by adapters: what is trained, kept, merged, switched and resumed."""
 
+import itertools
+
 import keras
 import numpy as np
 import pytest
 
-from keras_transformers import saving
+from keras_transformers import pretrained, saving
 from keras_transformers.generation import generate
 from keras_transformers.layers import EncoderBlock, rematerialized_blocks
 from keras_transformers.layers.low_rank import LowRank
@@ -16,12 +18,14 @@ from keras_transformers.training import (
     SmoothedCrossEntropy,
     adapters_of,
     add_lora,
+    combine_adapters,
     merge,
     remove_lora,
     set_adapter,
     unmerge,
 )
 from keras_transformers.training.adapter_targets import adapted_layers
+from keras_transformers.training.merging import is_merged
 from tests.adapters import fill
 from tests.contract import to_numpy
 from tests.every_model import MODELS, data
@@ -89,7 +93,7 @@ def test_merged_kernels_compute_the_same_and_come_back_up_to_a_rounding(dora):
     np.testing.assert_allclose(outputs(model), y, atol=1e-5)
     for layer, kernel, base in zip(adapted_layers(model).values(), merged, before, strict=True):
         arrays = {k: x.astype("float64") for k, x in layer.adapter.arrays("default").items()}
-        whole = base.reshape(layer.kernel_shape()) + arrays["lora_a"] @ arrays["lora_b"]
+        whole = base.reshape(layer.matrix_shape()) + arrays["lora_a"] @ arrays["lora_b"]
         whole *= arrays["magnitude"] / np.linalg.norm(whole, axis=0) if dora else 1
         np.testing.assert_array_equal(kernel, whole.reshape(kernel.shape).astype("float32"))
     unmerge(model)
@@ -324,3 +328,484 @@ def test_what_does_not_fit_the_adapters_of_a_model_is_refused():
     for change in (merge, lambda model: set_adapter(model, None)):
         with pytest.raises(ValueError, match="merged into the kernels"):
             change(model)
+
+
+@keras.saving.register_keras_serializable("tests")
+class Own(keras.layers.Layer):
+    """A layer of a user: it has layers in lists, one without a name, and one of Keras's owners."""
+
+    def __init__(self, units, **kwargs):
+        super().__init__(**kwargs)
+        self.units = units
+        self.parts = [keras.layers.Dense(units, "tanh") for _ in range(2)]
+        self.attention = keras.layers.MultiHeadAttention(2, 3)
+
+    def build(self, shape):
+        for part in self.parts:
+            part.build(shape)
+            shape = (*shape[:-1], self.units)
+        self.attention.build(shape, shape)
+
+    def call(self, x):
+        for part in self.parts:
+            x = part(x)
+        return x + self.attention(x, x)
+
+    def get_config(self):
+        return {**super().get_config(), "units": self.units}
+
+
+@keras.saving.register_keras_serializable("tests")
+class OwnModel(keras.Model):
+    """A model of a user, with a layer of a user and a head that Keras names."""
+
+    def __init__(self, units, **kwargs):
+        super().__init__(**kwargs)
+        self.units = units
+        self.body, self.head = Own(units), keras.layers.Dense(3)
+
+    def build(self, shape):
+        self.body.build(shape)
+        self.head.build((*shape[:-1], self.units))
+
+    def call(self, x):
+        return self.head(self.body(x))
+
+    def get_config(self):
+        return {**super().get_config(), "units": self.units}
+
+
+def keras_model():
+    ids = keras.Input((7,), dtype="int32")
+    x = keras.layers.Embedding(13, 12, name="table")(ids)
+    x = x + keras.layers.MultiHeadAttention(3, 4, name="attention")(x, x)
+    x = keras.layers.TimeDistributed(keras.layers.Dense(12, "tanh", name="one"), name="each")(x)
+    return keras.Model(ids, keras.layers.Dense(3, name="head")(x))
+
+
+def model_with_own_layer():
+    ids = keras.Input((7,), dtype="int32")
+    x = Own(12, name="own")(keras.layers.Embedding(13, 12, name="table")(ids))
+    return keras.Model(ids, keras.layers.Dense(3, name="head")(x))
+
+
+def own_model():
+    model = OwnModel(12)
+    model.build((None, 7, 5))
+    return model
+
+
+ORIGINS = {
+    "our layers": lambda: language_model(),
+    "Keras's layers": keras_model,
+    "a user's layer": model_with_own_layer,
+    "a user's model": own_model,
+}
+FLOATS = np.random.default_rng(1).normal(size=(3, 7, 5)).astype("float32")
+NUMBERS, STATES = ("one adapter", "two adapters"), ("active", "merged", "none")
+FILES = (".keras", ".weights.h5", ".safetensors", "adapter")
+
+
+def table_cases():
+    product = itertools.product(NUMBERS, STATES, FILES, ORIGINS)
+    cases = {"-".join(case): case for case in product}
+    return slow_except(
+        cases,
+        "two adapters-merged-.keras-a user's layer",
+        "two adapters-active-.keras-a user's model",
+        "two adapters-active-.weights.h5-Keras's layers",
+        "two adapters-merged-.weights.h5-our layers",
+        "two adapters-none-.safetensors-our layers",
+        "one adapter-merged-adapter-our layers",
+    )
+
+
+def with_adapters(origin, number, state, reverse=False, seed=0, alphas=(3, 7)):
+    """A model whose weights follow from the seed, and the adapters "a/1" and "b", or one."""
+    keras.utils.set_random_seed(5)
+    model = ORIGINS[origin]()
+    options = [("a/1", 2, {"dora": True}), ("b", 3, {"targets": ".*", "rslora": True})]
+    chosen = list(zip(options, alphas, strict=True))[: NUMBERS.index(number) + 1]
+    for (name, rank, given), alpha in reversed(chosen) if reverse else chosen:
+        add_lora(model, rank, alpha, name=name, **{"targets": FIRST[origin], **given})
+        fill(model, name, size=0.1, seed=seed + rank)
+    put_into(model, state)
+    return model
+
+
+FIRST = {
+    "our layers": "attention",
+    "Keras's layers": ("attention/.*", "each/.*"),
+    "a user's layer": "own/.*",
+    "a user's model": ".*",
+}
+
+
+def put_into(model, state):
+    set_adapter(model, None if state == "none" else "a/1")
+    if state == "merged":
+        merge(model)
+
+
+def answers(model):
+    return outputs(model, FLOATS if isinstance(model, OwnModel) else IDS)
+
+
+@pytest.mark.parametrize("case", table_cases())
+def test_what_a_file_of_adapters_gives_is_what_was_saved_or_is_refused(case, tmp_path):
+    number, state, ending, origin = case
+    model = with_adapters(origin, number, state)
+    if ending == "adapter":
+        check_adapter_file(model, origin, number, state, tmp_path)
+        return
+    path = tmp_path / f"file{ending}"
+    if ending == ".safetensors":
+        if origin in ("a user's layer", "a user's model"):
+            pytest.skip("paths of layers without names are others in each model")
+        saving.save_weights(model, path)
+    elif ending == ".weights.h5":
+        model.save_weights(path)
+    else:
+        model.save(path)
+    if ending == ".keras":
+        for load in (keras.models.load_model, saving.load_model):
+            assert_the_same_adapters(load(path), model)
+        return
+    loads = [saving.load_weights]
+    loads += [] if ending == ".safetensors" else [lambda model, path: model.load_weights(path)]
+    for load, other in itertools.product(loads, STATES):
+        again = with_adapters(origin, number, other, reverse=True, seed=9, alphas=(5, 11))
+        before = answers(again)
+        if other == state:
+            load(again, path)
+            assert_the_same_adapters(again, model)
+        else:
+            with pytest.raises(ValueError, match="weight|active or merged"):
+                load(again, path)
+            if load is saving.load_weights:
+                np.testing.assert_array_equal(answers(again), before)
+
+
+def assert_the_same_adapters(model, expected):
+    """The same outputs, with any adapter active or merged; `expected` is as it was afterwards."""
+    np.testing.assert_allclose(answers(model), answers(expected), rtol=1e-5, atol=1e-4)
+    assert adapters_of(model) == adapters_of(expected)
+    state = "none" if (active := active_of(expected)) is None else "active"
+    was_merged = is_merged(expected)
+    assert (active_of(model), is_merged(model)) == (active, was_merged)
+    for each in (model, expected):
+        if was_merged:
+            unmerge(each)
+    for name in (*adapters_of(expected), None):
+        for each in (model, expected):
+            set_adapter(each, name)
+        np.testing.assert_allclose(answers(model), answers(expected), rtol=1e-5, atol=1e-4)
+        if name is not None:
+            whole = answers(expected)
+            for each in (model, expected):
+                merge(each)
+                np.testing.assert_allclose(answers(each), whole, rtol=1e-5, atol=1e-4)
+                unmerge(each)
+    put_into(expected, "merged" if was_merged else state)
+
+
+def active_of(model):
+    return next(iter(adapted_layers(model).values())).adapter.active
+
+
+def check_adapter_file(model, origin, number, state, folder):
+    """An adapter file has one adapter by its name, in whatever state the model is."""
+    if origin != "our layers":
+        with pytest.raises(ValueError, match="must be one that `save` can write"):
+            pretrained.save_adapter(model, folder, name="a/1")
+        return
+    keras.utils.set_random_seed(5)
+    plain = LanguageModel.from_variant("tiny", 31, padding_id=-1)
+    plain.build((None, None))
+    tuned = LanguageModel.from_variant("tiny", 31, padding_id=-1)
+    tuned.build((None, None))
+    tuned.set_weights(plain.get_weights())
+    names = ["a/1", "b"][: NUMBERS.index(number) + 1]
+    expected = {}
+    for rank, name in enumerate(names, 2):
+        add_lora(tuned, rank, 3, name=name, targets="attention")
+        fill(tuned, name, seed=rank)
+        expected[name] = outputs(tuned)
+    put_into(tuned, state)
+    for name in names:
+        saved = pretrained.save_adapter(tuned, folder / name, name=name)
+        again = LanguageModel.from_variant("tiny", 31, padding_id=-1)
+        again.build((None, None))
+        again.set_weights(plain.get_weights())
+        pretrained.load_adapter(again, saved)
+        np.testing.assert_allclose(outputs(again), expected[name], atol=1e-5)
+
+
+@pytest.mark.parametrize("state", ["active", "merged", "none"])
+def test_lists_of_weights_give_the_same_outputs_or_are_refused(state):
+    """Of `get_weights`: the alpha comes along; a model in another state of merging refuses them."""
+    model = with_adapters("our layers", "two adapters", state)
+    for other in STATES:
+        again = with_adapters("our layers", "two adapters", other, seed=9, alphas=(5, 11))
+        if (state == "merged") != (other == "merged"):
+            with pytest.raises(ValueError, match="weight list of length"):
+                again.set_weights(model.get_weights())
+            continue
+        again.set_weights(model.get_weights())
+        np.testing.assert_allclose(outputs(again), outputs(model), atol=1e-6)
+        if state == other == "active":
+            assert adapters_of(again)["a/1"] == adapters_of(model)["a/1"]
+            merge(again)
+            np.testing.assert_allclose(outputs(again), outputs(model), atol=1e-5)
+
+
+def test_plain_weights_are_refused_by_a_model_with_adapters(tmp_path):
+    for make in (language_model, keras_model):
+        plain, model = make(), make()
+        plain.save_weights(tmp_path / "plain.weights.h5")
+        add_lora(model, 2, targets=".*")
+        with pytest.raises(ValueError, match=r"[Ll]oad (them|plain weights) before `training.add_"):
+            model.load_weights(tmp_path / "plain.weights.h5")
+
+
+def tower(name):
+    """A model whose layers have the same paths in each tower."""
+    x = keras.Input((5,), name=f"input_{name}")
+    y = keras.layers.Dense(4, name="dense")(x)
+    return keras.Model(x, keras.layers.LayerNormalization(name="norm")(y), name=name)
+
+
+def test_of_layers_that_share_a_path_every_one_is_adapted_and_trained(tmp_path):
+    one, two, x = tower("one"), tower("two"), keras.Input((5,))
+    model = keras.Model(x, [one(x), two(x)])
+    data = np.random.default_rng(3).normal(size=(4, 5)).astype("float32")
+    assert add_lora(model, 2, targets="dense", train="norm") == ["dense", "dense#2"]
+    assert len(model.trainable_variables) == 2 * 2 + 2 * 2
+    fill(model)
+    for layer in adapted_layers(model).values():
+        kernel = to_numpy(layer.kernel).astype("float64")
+        arrays = {key: x.astype("float64") for key, x in layer.adapter.arrays("default").items()}
+        expected = data @ (kernel + arrays["lora_a"] @ arrays["lora_b"])
+        np.testing.assert_allclose(to_numpy(layer(data)), expected, atol=1e-5)
+    for norm in (one.get_layer("norm"), two.get_layer("norm")):
+        norm.beta.assign(np.arange(4.0) + (norm is two.get_layer("norm")))
+    tuned = [to_numpy(y) for y in model(data)]
+    set_adapter(model, None)
+    assert not np.any([to_numpy(tower.get_layer("norm").beta) for tower in (one, two)])
+    set_adapter(model, "default")
+    model.save(tmp_path / "model.keras")
+    for again in (model, keras.models.load_model(tmp_path / "model.keras")):
+        for y, expected in zip(again(data), tuned, strict=True):
+            np.testing.assert_allclose(to_numpy(y), expected, atol=1e-6)
+        set_adapter(again, None)
+        set_adapter(again, "default")
+        for y, expected in zip(again(data), tuned, strict=True):
+            np.testing.assert_allclose(to_numpy(y), expected, atol=1e-6)
+
+
+def test_a_composite_restores_adapters_of_layers_that_share_a_path(tmp_path):
+    body = keras.Sequential([keras.Input((7, 12)), keras.layers.Dense(12, name="same")])
+    mixer = keras.Sequential([keras.Input((7, 12)), keras.layers.Dense(12, name="same")])
+    x = keras.Input((7, 12))
+    y = EncoderBlock(mixer=mixer, feed_forward=body, name="block")(x)
+    model = keras.Model(x, y)
+    data = np.random.default_rng(3).normal(size=(2, 7, 12)).astype("float32")
+    assert len(add_lora(model, 2, targets="same")) == 2
+    fill(model)
+    model.save(tmp_path / "model.keras")
+    again = keras.models.load_model(tmp_path / "model.keras")
+    np.testing.assert_array_equal(outputs(again, data), outputs(model, data))
+
+
+def test_a_model_around_one_that_is_merged_is_traced_anew():
+    inner = tower("inner")
+    x = keras.Input((5,))
+    outer = keras.Model(x, keras.layers.Dense(3, name="last")(inner(x)))
+    outer.compile("sgd", "mse")
+    data = np.random.default_rng(3).normal(size=(4, 5)).astype("float32")
+    plain = outer.predict(data, verbose=0)
+    add_lora(inner, 2, targets="dense", dora=True)
+    assert not outer.compiled
+    outer.compile("sgd", "mse")
+    fill(inner)
+    traced = compiled(outer)
+    expected = to_numpy(outer(data))
+    assert np.abs(expected - plain).max() > 0.1
+    for change in (lambda _: None, merge, unmerge, merge, unmerge):
+        change(inner)
+        np.testing.assert_allclose(to_numpy(outer(data)), expected, atol=1e-5)
+        np.testing.assert_allclose(outer.predict(data, verbose=0), expected, atol=1e-5)
+        np.testing.assert_allclose(to_numpy(traced(data)), expected, atol=1e-5)
+        error = np.mean(np.square(expected))
+        y = np.zeros((4, 3), "float32")
+        np.testing.assert_allclose(outer.evaluate(data, y, verbose=0), error, rtol=1e-4)
+    remove_lora(inner)
+    outer.compile("sgd", "mse")
+    np.testing.assert_allclose(outer.predict(data, verbose=0), plain, atol=1e-5)
+
+
+def compiled(model):
+    """A program of a user, traced at the first call."""
+    if keras.backend.backend() != "tensorflow":
+        return model
+    import tensorflow as tf
+
+    return tf.function(lambda x: model(x))
+
+
+@pytest.mark.parametrize("train", [(), "norm"])
+def test_fit_says_that_no_adapter_can_learn(train):
+    model = language_model()
+    add_lora(model, 2, train=train)
+    fill(model)
+    model.compile(AdamW(0.05), SmoothedCrossEntropy(), run_eagerly=True)
+    for stop, go_on in ((merge, unmerge), (no_adapter, lambda m: set_adapter(m, "default"))):
+        stop(model)
+        weights = values(model)
+        with pytest.raises(ValueError, match=r"cannot learn: .*Call `training\.(unmerge|set_ada)"):
+            model.fit(IDS[:, :-1], IDS[:, 1:], verbose=0)
+        for path, value in values(model).items():
+            np.testing.assert_array_equal(value, weights[path])
+        model.evaluate(IDS[:, :-1], IDS[:, 1:], verbose=0)
+        go_on(model)
+        model.fit(IDS[:, :-1], IDS[:, 1:], verbose=0)
+
+
+def no_adapter(model):
+    set_adapter(model, None)
+
+
+def test_around_a_merged_part_that_is_frozen_others_are_trained():
+    inner, x = tower("inner"), keras.Input((5,))
+    outer = keras.Model(x, keras.layers.Dense(3, name="last")(inner(x)))
+    add_lora(inner, 2, targets="dense")
+    fill(inner)
+    merge(inner)
+    inner.trainable = False
+    outer.compile(keras.optimizers.SGD(0.1), "mse", run_eagerly=True)
+    before = values(outer)
+    outer.fit(np.ones((4, 5), "float32"), np.ones((4, 3), "float32"), verbose=0)
+    changed = {path for path, value in values(outer).items() if np.any(value != before[path])}
+    assert changed == {"last/kernel", "last/bias"}
+
+
+@pytest.mark.parametrize("mode", ["int8", "int4"])
+@pytest.mark.parametrize("origin", slow_except(ORIGINS.keys(), "our layers"))
+def test_quantised_after_it_got_an_adapter_a_model_is_as_if_before(origin, mode, tmp_path):
+    keras.utils.set_random_seed(5)
+    after, before = ORIGINS[origin](), ORIGINS[origin]()
+    before.set_weights(after.get_weights())
+    before.quantize(mode)
+    for model in (after, before):
+        add_lora(model, 2, targets=".*", dropout=0.1 if mode == "int8" else 0.0)
+    after.quantize(mode)
+    for layers in zip(adapted_layers(after).values(), adapted_layers(before).values(), strict=True):
+        arrays = {
+            key: np.random.default_rng(2).normal(size=x.shape)
+            for key, x in layers[0].adapter.arrays("default").items()
+        }
+        for layer in layers:
+            assert layer.quantization_mode == layers[1].quantization_mode
+            layer.adapter.assign_arrays("default", arrays)
+    np.testing.assert_allclose(answers(after), answers(before), atol=1e-5)
+    if "user" in origin:
+        with pytest.raises(ValueError, match="cannot be saved: layers inside it are quantised"):
+            after.save(tmp_path / "model.keras")
+        return
+    after.save(tmp_path / "model.keras")
+    np.testing.assert_array_equal(
+        answers(keras.models.load_model(tmp_path / "model.keras")), answers(after)
+    )
+
+
+def test_filters_choose_layers_with_adapters_by_their_own_names():
+    model = language_model()
+    add_lora(model, 2)
+    model.quantize("int8", filters="query|hidden")
+    modes = {path: x.quantization_mode for path, x in adapted_layers(model).items()}
+    chosen = {path for path, mode in modes.items() if mode == "int8"}
+    assert chosen == {"decoder_0/mixer/query", "decoder_0/feed_forward/hidden"}
+
+
+def test_what_cannot_be_quantised_with_its_adapter_is_refused():
+    model = language_model()
+    add_lora(model, 2)
+    with pytest.raises(ValueError, match=r"`mode` must be int8 or int4.*mode='float8'"):
+        model.quantize("float8")
+    merge(model)
+    with pytest.raises(ValueError, match="a merged adapter"):
+        model.quantize("int8")
+    own = keras.Sequential([keras.Input((5,)), keras.layers.Dense(3)])
+    own.layers[0].enable_lora(2)
+    with pytest.raises(ValueError, match="Keras's own LoRA"):
+        in_precision(own, "bfloat16")
+
+
+@pytest.mark.parametrize("weights", [{"a": 1, "b": 1}, {"a": 0.7, "b": -0.3, "c": 2}, {"c": 0.5}])
+def test_a_combination_of_adapters_is_the_weighted_sum_of_their_changes(weights):
+    x = keras.Input((5,))
+    y = keras.layers.Dense(7, name="first")(x)
+    y = keras.layers.LayerNormalization(name="norm")(y)
+    model = keras.Model(x, keras.layers.Dense(3, name="last")(y))
+    model.get_layer("norm").gamma.assign(np.linspace(1, 2, 7))
+    options = {
+        "a": {"targets": ("first", "last"), "train": "norm"},
+        "b": {"targets": "last", "rslora": True},
+        "c": {"targets": "first", "train": "norm/gamma"},
+    }
+    kernels = {name: to_numpy(model.get_layer(name).kernel) for name in ("first", "last")}
+    expected = {name: kernel.astype("float64") for name, kernel in kernels.items()}
+    gamma = np.linspace(1, 2, 7)
+    trained = {"a": np.linspace(0, 1, 7), "c": np.linspace(3, 1, 7)}
+    for rank, (name, given) in enumerate(options.items(), 1):
+        add_lora(model, rank, alpha=5, name=name, **given)
+        for path, arrays in fill(model, name, seed=rank).items():
+            scale = 5 / (rank**0.5 if name == "b" else rank)
+            change = arrays["lora_a"].astype("float64") @ arrays["lora_b"]
+            expected[path] = expected[path] + weights.get(name, 0) * scale * change
+        if name in trained:
+            model.get_layer("norm").gamma.assign(trained[name])
+    single = {}
+    for name in options:
+        set_adapter(model, name)
+        single[name] = outputs(model, FLOATS[0])
+    combine_adapters(model, weights, "together")
+    layers = adapted_layers(model)
+    for name, layer in layers.items():
+        whole = kernels[name]
+        if "together" in layer.adapter.settings:
+            arrays = layer.adapter.arrays("together")
+            whole = whole + arrays["lora_a"].astype("float64") @ arrays["lora_b"]
+        np.testing.assert_allclose(whole, expected[name], atol=1e-5)
+    for name, value in trained.items():
+        gamma = gamma + weights.get(name, 0) * (value - np.linspace(1, 2, 7))
+    np.testing.assert_allclose(to_numpy(model.get_layer("norm").gamma), gamma, atol=1e-6)
+    np.testing.assert_allclose(
+        to_numpy(layers["first"](FLOATS[0])), FLOATS[0] @ expected["first"], atol=1e-4
+    )
+    model.compile("sgd", "mse", run_eagerly=True)
+    model.fit(FLOATS[0], np.ones((7, 3)), verbose=0)
+    for name, y in single.items():
+        set_adapter(model, name)
+        np.testing.assert_allclose(outputs(model, FLOATS[0]), y, atol=1e-5)
+
+
+def test_what_cannot_be_combined_is_refused():
+    model = language_model()
+    add_lora(model, 2, name="a")
+    add_lora(model, 2, name="b", dora=True)
+    wrong = [
+        ({"c": 1}, "d", r"for some of \['a', 'b'\]. Received: {'c': 1}"),
+        ({}, "d", "finite numbers"),
+        ({"a": float("nan")}, "d", "finite numbers"),
+        ({"a": 1}, "a", "a new one"),
+        ({"a": 1, "b": 1}, "d", r"DoRA do not add up.*Received: \['b'\]"),
+    ]
+    for weights, name, message in wrong:
+        with pytest.raises(ValueError, match=message):
+            combine_adapters(model, weights, name)
+    set_adapter(model, "a")
+    merge(model)
+    with pytest.raises(ValueError, match="merged into the kernels"):
+        combine_adapters(model, {"a": 1}, "d")
+    assert sorted(adapters_of(model)) == ["a", "b"]
