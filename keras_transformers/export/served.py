@@ -196,6 +196,24 @@ def bounded(text: tf.Tensor, longest: int, end: bool = False) -> tuple[tf.Tensor
     return tf.strings.substr(text, start, tf.fill(tf.shape(size), most)), size > most
 
 
+def joined_past_ends(tokenizer: Tokenizer, ids: tf.Tensor, padding: int) -> tf.Tensor:
+    """Joins ids to strings; END vanishes like other marks, and what stands behind it stays.
+
+    `detokenize` drops all from the first END on. But a prompt may contain END, as may a text whose
+    masks are filled.
+
+    Args:
+        tokenizer: Tokenizer whose `detokenize` joins them.
+        ids: Integers `(batch, length)`.
+        padding: Padding of `ids`, which need not be the tokenizer's.
+
+    Returns:
+        Strings `(batch,)`.
+    """
+    is_shown = (ids != padding) & (ids != tokenizer.end_id)
+    return tokenizer.detokenize(tf.ragged.boolean_mask(ids, is_shown))
+
+
 def strings(texts: Sequence[str | bytes]) -> tf.Tensor:
     """A list of str, which may be empty, as a tensor.
 
