@@ -421,3 +421,9 @@ def test_subtitles_need_no_empty_lines_between():
         "7Close.",
     ]  # the break is a mark
     assert translated(file, shout) == data.replace(b"Open", b"OPEN").replace(b"Close", b"CLOSE")
+
+
+def test_words_of_a_pair_are_found_where_no_mark_goes_on_with_them():
+    assert _once("हिन्द", "हिन्दी हिन्द") == (7, 12)
+    assert _once("red", "The Red, re\u0301d and reddish") == (4, 7)
+    assert _once("red", "red Red") is None
