@@ -102,6 +102,7 @@ class TextGenerator(Served):
         self._hold(model)
         self._tokenizer = tokenizer
         self._search, self._lengths, self._new_tokens = search, lengths, new_tokens
+        self._count_rows(search)
 
     def _answer(self, text: tf.Tensor, rounds: Rounds) -> dict[str, tf.Tensor]:
         longest = self._lengths[-1]
@@ -122,18 +123,23 @@ class TextGenerator(Served):
             first = tf.fill([ids.nrows(), 1], start)
         prompts = tf.concat([first, ids[:, -longest:]], axis=1)
 
-        found = rounds.run_by_length(lambda ids: self._write(ids, rounds), prompts, RESULTS)
+        def compute(ids: tf.RaggedTensor, rows: tf.Tensor) -> dict[str, tf.Tensor]:
+            return self._write(ids, rows, rounds)
+
+        found = rounds.run_by_length(compute, prompts, RESULTS, self._row_numbers(prompts))
         return {**found, "truncated": (lengths > longest) | cut}
 
-    def _write(self, ids: tf.RaggedTensor, rounds: Rounds) -> dict[str, tf.Tensor]:
-        """Continues ragged prompts, START first."""
+    def _write(
+        self, ids: tf.RaggedTensor, rows: tf.Tensor, rounds: Rounds
+    ) -> dict[str, tf.Tensor]:
+        """Continues ragged prompts, START first, of these numbers in their request."""
         padding = padding_of(self._model)
         prompts = rounds.padded(ids, [length + 1 for length in self._lengths], padding)
         size = tf.shape(prompts)[1]
         start, forced = prompts[:, :1], prompts[:, 1:]
         widths = [[0, 0], [0, self._new_tokens]]
         forced = tf.pad(forced, widths, constant_values=padding)
-        drawn = uniform(self._search, tf.shape(forced)[1], tf.shape(forced)[0])
+        drawn = uniform(self._search, tf.shape(forced)[1], rows)
         decode_rows = rounds.program(self._decode)
         tokens, finished = decode_rows(start[:, 0], forced, drawn, size - 1, rounds.stages)
         prompts, texts = (self._text(tf.concat([start, rest], axis=1)) for rest in (forced, tokens))

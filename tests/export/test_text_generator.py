@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_transformers.export import MaskFiller, TextGenerator
-from keras_transformers.generation import BeamSearch, Greedy
-from keras_transformers.models import LanguageModel, TextEncoder
+from keras_transformers.export import MaskFiller, TextGenerator, Translator
+from keras_transformers.export.rounds import uniform
+from keras_transformers.generation import BeamSearch, Greedy, Sampling, generate, generate_all
+from keras_transformers.models import LanguageModel, TextEncoder, Transformer
 from keras_transformers.text import WordPieceTokenizer
 from tests.pretrained import folders
 from tests.pretrained.piece_folders import write
@@ -117,6 +118,74 @@ def test_padding_that_a_prompt_names_is_left_out():
     writer = TextGenerator(model_of(kind), tokenizer_of(kind), Greedy(), NEW_TOKENS, (24,))
     with_padding, without = writer.write(["the king [PAD] and the queen", "the king and the queen"])
     assert with_padding == without
+
+
+@functools.cache
+def seeded(kind):
+    """A generator or translator whose samples are almost surely distinct."""
+    if kind == "generator":
+        model, tokenizer = model_of("byte pairs"), tokenizer_of("byte pairs")
+        return TextGenerator(model, tokenizer, Sampling(temperature=9.0, seed=3), 8, (4, 16))
+    tokenizer = tokenizer_of("word pieces")
+    model = Transformer.from_variant("base", tokenizer.vocab_size, **SIZES)
+    model.build({"source": (None, None), "target": (None, None)})
+    search = Sampling(temperature=9.0, seed=3)
+    return Translator(model, tokenizer, search, (4, 16), new_tokens=8)
+
+
+def answers(served, prompts, compiled):
+    found = (served if compiled else served.portable)(tf.constant(prompts))
+    return texts(found["text" if "text" in found else "translation"])
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("kind", ["generator", "translator"])
+def test_copies_of_a_text_are_drawn_apart_whatever_else_is_asked_for(kind, compiled):
+    served = seeded(kind)
+    found = answers(served, ["to be"] * 130, compiled)
+    assert len(set(found)) >= 125  # a few end at once
+    # The number of a row decides, not what stands beside it or in which round it is.
+    others = ["to be", "the king and the queen or not to be"] * 65
+    assert answers(served, others, compiled)[::2] == found[::2]
+    assert answers(served, ["to be"] * 3, compiled) == found[:3]
+
+
+@pytest.mark.parametrize("kind", ["generator", "translator"])
+def test_requests_of_any_size_draw_the_same(kind):
+    served = seeded(kind)
+    found = served.predict(["to be"] * 20)
+    assert len(set(found)) == 20
+    assert served.predict(["to be"] * 20, batch_size=7) == found
+    assert list(served.predict(iter(["to be"] * 20), batch_size=1)) == found
+    assert served.predict("to be") == found[0]
+
+
+def test_numbers_of_a_seed_are_those_of_their_row_and_position():
+    rows = np.array([0, 5, 64, 130, 2**20], "int32")
+    search = Sampling(num_samples=3, seed=2**40)
+    found = uniform(search, 50, tf.constant(rows)).numpy()
+    assert found.shape == (5, 50, 3) and found.min() >= 0 and found.max() < 1
+    for number, row in enumerate(rows):
+        alone = uniform(search, 7, tf.constant([row])).numpy()
+        np.testing.assert_array_equal(alone[0], found[number, :7])
+    assert len(np.unique(found)) > 0.99 * found.size
+    other = uniform(Sampling(num_samples=3, seed=1), 50, tf.constant(rows)).numpy()
+    assert (other != found).mean() > 0.99
+
+
+def test_a_longer_source_changes_no_sample_of_the_others():
+    model = seeded("translator")._model
+    search = Sampling(temperature=9.0, seed=3)
+    sources = [[5, 6, 3], [7, 3], [5, 6, 3]]
+    found = generate_all(model, sources, search, verbose=0)["tokens"]
+    longer = generate_all(model, [*sources, [5] * 60], search, verbose=0)["tokens"]
+    for row, again in zip(found, longer, strict=False):
+        np.testing.assert_array_equal(row[row != 0], again[again != 0])
+    assert found[0].tolist() != found[2].tolist()
+    one = np.array([[5, 6, 3], [7, 3, 0]])
+    short = generate(model, one, search=search, max_length=9)["tokens"]
+    long = generate(model, one, search=search, max_length=20)["tokens"][:, :9]
+    np.testing.assert_array_equal(short, long)
 
 
 def test_masks_behind_an_end_are_filled():

@@ -24,6 +24,7 @@ from keras_transformers.text.files import (
     read_file,
 )
 from keras_transformers.text.files.formats import BY_SUFFIX
+from keras_transformers.text.files.translating import _once
 from tests.text.files.samples import KEPT, SAMPLES, lose, shout, split
 
 IN_PLACE = [name for name in SAMPLES if name[2:] in ("txt", "md", "html", "srt")]
