@@ -13,7 +13,6 @@ from keras_transformers.annotations import StrPath, Tokenizer, Values
 from keras_transformers.export.rounds import CompiledRounds, PortableRounds, Rounds, is_seeded
 from keras_transformers.export.warm_up import warm_up_records, write_warm_up
 from keras_transformers.generation.request import vocabularies_of
-from keras_transformers.generation.search import Search
 from keras_transformers.predictors import KINDS
 
 LENGTHS = (32, 64, 128, 256, 512)  # of texts, in ids, where nothing else is said
@@ -41,7 +40,9 @@ class Served(tf.Module):
     """
 
     kind: str | None = None  # one of `predictors.KINDS`
-    first_row: tf.Variable | None = None  # number of a request's first row, of seeded samples
+    # Of samples by a seed: the number of a request's first row, and the seed.
+    first_row: tf.Variable | None = None
+    seed: tf.Variable | None = None
 
     def __init__(self, name: str, *requests: tf.TensorSpec) -> None:
         super().__init__(name=name)
@@ -68,13 +69,15 @@ class Served(tf.Module):
     def _model(self) -> Any:
         return self._model_of()
 
-    def _count_rows(self, search: Search) -> None:
-        """Lets whoever asks in several requests say where each begins, so that none is drawn twice.
+    def _hold_seed(self, search: Any) -> None:
+        """Makes the seed of samples a variable, and the number of a request's first row.
 
-        Of use for a search with a seed alone, whose random numbers follow from the row's.
+        So another seed traces nothing anew, and who asks in several requests says where each
+        begins, so that none is drawn like another.
         """
         if is_seeded(search):
             self.first_row = tf.Variable(0, trainable=False, name="first_row")
+            self.seed = tf.Variable(search.seed, trainable=False, dtype=tf.int64, name="seed")
 
     def _row_numbers(self, ids: tf.RaggedTensor) -> tf.Tensor:
         """Numbers of the rows of a request, int32 `(batch,)`."""

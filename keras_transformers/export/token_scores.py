@@ -59,9 +59,7 @@ class TokenScores(Besides):
             "ids": tf.TensorSpec([None, widest], tf.int32),
             "log_probabilities": tf.TensorSpec([None, widest], tf.float32),
         }
-        found = rounds.run_by_length(
-            compute, sources, results, translator._row_numbers(sources)
-        )
+        found = rounds.run_by_length(compute, sources, results, translator._row_numbers(sources))
         ids = found["ids"][:, chosen:]
         real = (ids != padding) & ~empty[:, None]
         length = tf.reduce_max(tf.reduce_sum(tf.cast(real, tf.int32), axis=1))

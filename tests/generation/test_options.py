@@ -262,7 +262,11 @@ def test_several_samples_of_a_source_are_drawn_apart():
 @pytest.mark.parametrize(
     ("make", "settings_of", "message"),
     [
-        (Constraints, {"repetition_penalty": 0.0}, "`repetition_penalty` must be a positive number"),
+        (
+            Constraints,
+            {"repetition_penalty": 0.0},
+            "`repetition_penalty` must be a positive number",
+        ),
         (Sampling, {"temperature": 0.0}, r"Received: temperature=0.0"),
         (Sampling, {"top_k": 0}, r"Received: top_k=0"),
         (Sampling, {"top_p": 1.1}, r"Received: top_p=1.1"),

@@ -112,7 +112,7 @@ def test_words_end_where_unicode_says():
         sign = chr(code)
         goes_on = unicodedata.category(sign)[0] == "M" or sign.isalnum() or sign in "\u200c\u200d"
         composed = unicodedata.normalize("NFC", f"ы{sign}") != f"ы{sign}"
-        if composed or sign in "\u2060" or is_alone(code):
+        if composed or sign == "\u2060" or is_alone(code):
             continue
         assert bool(Glossary({"ы": "X"}).find(f"ы{sign}")) != goes_on, hex(code)
 
