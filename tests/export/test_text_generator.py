@@ -1,6 +1,7 @@
 """Claims about exports that go on with a text."""
 
 import functools
+import json
 import pathlib
 import tempfile
 
@@ -8,10 +9,19 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+import keras_transformers
 from keras_transformers.export import MaskFiller, TextGenerator, Translator
 from keras_transformers.export.rounds import uniform
-from keras_transformers.generation import BeamSearch, Greedy, Sampling, generate, generate_all
+from keras_transformers.generation import (
+    BeamSearch,
+    Constraints,
+    Greedy,
+    Sampling,
+    generate,
+    generate_all,
+)
 from keras_transformers.models import LanguageModel, TextEncoder, Transformer
+from keras_transformers.predictors import KINDS
 from keras_transformers.text import WordPieceTokenizer
 from tests.pretrained import folders
 from tests.pretrained.piece_folders import write
@@ -203,3 +213,114 @@ def test_masks_behind_an_end_are_filled():
     expected = tokenizer.detokenize([filled]).numpy()[0].decode()
     assert filler.fill([sentence]) == [expected]
     assert expected.endswith("queen")
+
+
+# ------------------------------------------------------------------------------------- settings
+
+
+@functools.cache
+def predictor(kind):
+    """A generator or translator as a folder of published weights is loaded."""
+    served = seeded(kind)
+    own = Greedy(Constraints(banned=(9,)))
+    number = 5
+    if kind == "generator":
+        served = TextGenerator(served._model, served._tokenizer, own, number, (4, 16))
+    else:
+        served = Translator(served._model, served._tokenizer, own, (4, 16), new_tokens=number)
+    return KINDS[served.kind](served)
+
+
+def alone(kind, search, number):
+    """An export made with a search and a length."""
+    served = predictor(kind)._run
+    if kind == "generator":
+        return TextGenerator(served._model, served._tokenizer, search, number, (4, 16))
+    return Translator(served._model, served._tokenizer, search, (4, 16), new_tokens=number)
+
+
+PROMPTS = ["to be", "the king and the queen", "or"]
+
+
+@pytest.mark.parametrize("kind", ["generator", "translator"])
+def test_a_request_chooses_its_search_length_seed_and_number(kind):
+    ours, banned = predictor(kind), Constraints(banned=(9,))
+    beams = BeamSearch(3, n_best=3, constraints=banned)
+    found = ours.predict(PROMPTS, new_tokens=7, search=BeamSearch(2), n_best=3)
+    answer = alone(kind, beams, 7)(tf.constant(PROMPTS))
+    name = "texts" if kind == "generator" else "translations"
+    expected = [texts(tf.constant(row)) for row in answer[name].numpy()]
+    assert found == expected and all(len(set(row)) == 3 for row in found)
+    assert ours.predict(PROMPTS[0], new_tokens=7, search=BeamSearch(2), n_best=3) == expected[0]
+    details = ours.predict(PROMPTS, details=True, new_tokens=7, search=BeamSearch(2), n_best=3)
+    assert [row[name] for row in details] == expected
+    assert [row[name[:-1]] for row in details] == [row[0] for row in expected]
+    if kind == "translator":
+        assert all(row["scores"] == sorted(row["scores"], reverse=True) for row in details)
+    plain = ours.predict(PROMPTS)
+    assert plain == answers(alone(kind, Greedy(banned), 5), PROMPTS, True)
+    assert ours.predict(PROMPTS, n_best=1) == [[text] for text in plain]
+
+
+@pytest.mark.parametrize("kind", ["generator", "translator"])
+def test_a_seed_draws_the_same_and_compiles_nothing_new(kind):
+    ours, hot = predictor(kind), Sampling(temperature=9.0)
+    first = ours.predict(PROMPTS, search=hot, seed=1)
+    other = ours.predict(PROMPTS, search=hot, seed=2)
+    number = len(ours._made)
+    assert ours.predict(PROMPTS, search=hot, seed=1) == first != other
+    assert ours.predict(PROMPTS, search=hot, seed=1, batch_size=1) == first
+    assert len(ours._made) == number
+    fixed = Sampling(temperature=9.0, seed=2, constraints=Constraints(banned=(9,)))
+    assert answers(alone(kind, fixed, 5), PROMPTS, True) == other
+
+
+@pytest.mark.parametrize("kind", ["generator", "translator"])
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"seed": 3}, "`seed` must be None for a search that draws nothing"),
+        ({"seed": -1, "search": Sampling()}, "`seed` must be 0 or more. Received: -1"),
+        ({"n_best": 2}, "`n_best` must be 1 for `Greedy`"),
+        ({"n_best": 0}, "`n_best` must be 1 or more. Received: 0"),
+        ({"new_tokens": 0}, "`new_tokens` must be positive"),
+    ],
+)
+def test_impossible_settings_are_refused(kind, settings, message):
+    with pytest.raises(ValueError, match=message):
+        predictor(kind).predict(PROMPTS, **settings)
+
+
+def test_a_saved_model_has_fixed_settings(tmp_path):
+    path = predictor("translator")._run.save(tmp_path)
+    loaded = keras_transformers.load(path)
+    with pytest.raises(ValueError, match="predict: .* has no model that learns"):
+        loaded.predict("to be", n_best=2)
+    for settings in ({"search": Greedy()}, {"seed": 1}, {"n_best": 2}, {"new_tokens": 3}):
+        with pytest.raises(ValueError, match=f"`{next(iter(settings))}` must be None"):
+            keras_transformers.load(path, **settings)
+
+
+def test_a_folder_and_who_loads_it_say_how_texts_are_written(tmp_path):
+    model = folders.gpt2(tmp_path)
+    model.build((None, None))
+    folders.pretrained.save(model, tmp_path)
+    asked = {"do_sample": True, "num_return_sequences": 3, "max_new_tokens": 4, "top_k": 0}
+    (tmp_path / "generation_config.json").write_text(json.dumps(asked))
+    loaded = keras_transformers.load(tmp_path, seed=5)
+    details = loaded.predict("to be", details=True)
+    assert len(details["texts"]) == len(set(details["texts"])) == 3
+    assert details["text"] == details["texts"][0] == loaded.predict("to be")
+    again = keras_transformers.load(tmp_path, search=Greedy(), n_best=1)
+    search = again._run._search
+    assert isinstance(search, Greedy) and again._run._new_tokens == 4
+    kept = keras_transformers.load(loaded.save(tmp_path / "saved"))
+    assert kept.predict("to be") == loaded.predict("to be")
+
+
+def test_what_writes_no_text_has_no_search(tmp_path):
+    model = folders.bert(tmp_path)
+    model.build((None, None))
+    folders.pretrained.save(model, tmp_path)
+    with pytest.raises(ValueError, match="which generates no text, so `search`, `seed` and"):
+        keras_transformers.load(tmp_path, n_best=2)
