@@ -1,12 +1,20 @@
 """Requests of any size, computed in rounds: for XLA, and for TensorFlow's own kernels."""
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
 
 from keras_transformers.export.kernels import TensorFlowKernels
-from keras_transformers.generation import Sampling, Shortlisted, Speculative
+from keras_transformers.generation import (
+    BeamSearch,
+    Constraints,
+    Greedy,
+    Sampling,
+    Shortlisted,
+    Speculative,
+)
 from keras_transformers.generation.search import Search
 from keras_transformers.layers.portable import portable
 
@@ -179,19 +187,93 @@ def without_draft(owner: str, search: Search) -> Search:
     return search
 
 
-def uniform(search: Search, max_length: Any, batch: tf.Tensor) -> tf.Tensor | None:
+def is_seeded(search: Search) -> bool:
+    """Whether a search draws by a seed."""
+    search = search.search if isinstance(search, Shortlisted) else search
+    return isinstance(search, Sampling) and search.seed is not None
+
+
+def changed_search(
+    owner: str,
+    own: Search,
+    search: Search | None = None,
+    seed: int | None = None,
+    n_best: int | None = None,
+) -> Search:
+    """A search with other settings.
+
+    Args:
+        owner: Who asks, for messages.
+        own: The search to change.
+        search: A search in its place, which takes its boundaries, and its constraints if it has
+            none of its own.
+        seed: Seed of what `Sampling` draws.
+        n_best: Number of sequences of each source.
+
+    Raises:
+        ValueError: If the search draws nothing and there is a `seed`, or gives one sequence alone
+            and `n_best` is more.
+    """
+    changed: Any = own
+    if search is not None:
+        constraints, none = search.constraints, Constraints()
+        if constraints == none:
+            constraints = own.constraints
+        elif constraints.boundaries == none.boundaries:
+            boundaries = own.constraints.boundaries
+            constraints = dataclasses.replace(constraints, boundaries=boundaries)
+        changed = dataclasses.replace(without_draft(owner, search), constraints=constraints)
+    if seed is not None:
+        if not isinstance(changed, Sampling) or seed < 0:
+            expected = "None for a search that draws nothing"
+            expected = "0 or more" if isinstance(changed, Sampling) else expected
+            raise ValueError(f"{owner}: `seed` must be {expected}. Received: {seed}")
+        changed = dataclasses.replace(changed, seed=seed)
+    if n_best is None:
+        return changed
+    most = 1 if isinstance(changed, Greedy) else n_best
+    if not 1 <= n_best <= most:
+        rule = "1 for `Greedy`, which finds one sequence" if most == 1 < n_best else "1 or more"
+        raise ValueError(f"{owner}: `n_best` must be {rule}. Received: {n_best}")
+    if isinstance(changed, BeamSearch):
+        beams = max(changed.beam_size, n_best)
+        return dataclasses.replace(changed, n_best=n_best, beam_size=beams)
+    if isinstance(changed, Sampling):
+        return dataclasses.replace(changed, num_samples=n_best)
+    return changed
+
+
+def sequences_of(search: Search) -> int:
+    """Number of sequences that a search gives of each source."""
+    search = search.search if isinstance(search, Shortlisted) else search
+    return search.n_best if isinstance(search, BeamSearch) else search.beams
+
+
+def uniform(
+    search: Search, max_length: Any, rows: tf.Tensor, seed: tf.Tensor | None = None
+) -> tf.Tensor | None:
     """The random numbers of `Sampling`, `(batch, max_length, samples)`, or None.
 
-    Those of a seed follow from row and position alone, whatever the sizes of a round.
+    Those of a seed follow from a row's number and the position alone, whatever else is asked for.
+
+    Args:
+        search: The search.
+        max_length: Number of positions.
+        rows: Numbers of the rows in their request, integers `(batch,)`.
+        seed: int64 in place of the seed of the search.
     """
     search = search.search if isinstance(search, Shortlisted) else search
     if not isinstance(search, Sampling):
         return None
+    samples = search.beams
     if search.seed is None:
         # Not `tf.random.uniform`: where a global seed is set, as training does, it writes one into
         # the graph, and the numbers are the same after every load.
-        shape = tf.stack([batch, max_length, search.beams])
+        shape = tf.stack([tf.shape(rows)[0], max_length, samples])
         return tf.raw_ops.RandomUniform(shape=shape, dtype=tf.float32, seed=0, seed2=0)
-    shape = [max_length, LARGEST_BATCH, search.beams]
-    drawn = tf.random.stateless_uniform(shape, seed=[search.seed, 0])
-    return tf.transpose(drawn[:, :batch], [1, 0, 2])
+    seed = tf.constant(search.seed, tf.int64) if seed is None else tf.convert_to_tensor(seed)
+    return tf.map_fn(
+        lambda row: tf.random.stateless_uniform([max_length, samples], tf.stack([seed, row])),
+        tf.cast(rows, tf.int64),
+        fn_output_signature=tf.TensorSpec([None, samples], tf.float32),
+    )

@@ -6,12 +6,26 @@ from typing import Any
 import tensorflow as tf
 
 from keras_transformers.annotations import Tokenizer
-from keras_transformers.export.rounds import Rounds, uniform, without_draft
-from keras_transformers.export.served import Served, bounded, lengths_for, lengths_up_to, strings
+from keras_transformers.export.rounds import (
+    Rounds,
+    changed_search,
+    sequences_of,
+    uniform,
+    without_draft,
+)
+from keras_transformers.export.served import (
+    Served,
+    bounded,
+    joined_past_ends,
+    lengths_for,
+    lengths_up_to,
+    strings,
+)
 from keras_transformers.generation import Request, Sampling, decode
 from keras_transformers.generation.request import Decodable, padding_of
 from keras_transformers.generation.search import Search
 
+DEFAULT_SEARCH = Sampling(temperature=0.8, top_p=0.95)
 LENGTHS = (16, 64, 256, 1024, 4096)  # of prompts, where nothing else is said
 RESULTS = {
     "text": tf.TensorSpec([None], tf.string),
@@ -26,7 +40,9 @@ class TextGenerator(Served):
     It takes UTF-8 strings `(batch,)`; after an empty one a new text begins. It gives a dict, each
     `(batch,)`, of `text` string, the prompt and what follows; `continuation` string, what follows
     alone; `finished` bool, whether the model ended the text; and `truncated` bool, whether the
-    beginning of the prompt was cut off. For XLA prompts are sorted by length and padded to a few
+    beginning of the prompt was cut off. Marks such as END vanish from a text, also in a prompt.
+    Where the search finds n sequences (`n_best`, `num_samples`), these are of the best, or the
+    first, and there are `texts` and `continuations` of all besides, strings `(batch, n)`. For XLA prompts are sorted by length and padded to a few
     lengths and batch sizes, each compiled when it is first met; what `save` writes can be called
     without XLA, see `Served`. A prompt is taken in at once. The model's weights are shared, not
     copied.
@@ -87,19 +103,21 @@ class TextGenerator(Served):
                 f"`prompt_lengths` and `new_tokens`. Received: prompt_lengths={lengths}, "
                 f"new_tokens={new_tokens}"
             )
-        search = search or Sampling(temperature=0.8, top_p=0.95)
-        search = without_draft("TextGenerator", search)
+        search = without_draft("TextGenerator", search or DEFAULT_SEARCH)
         search.constraints.check_no_ratio("TextGenerator: without a source")
         if not model.built:
             model(tf.ones((1, 1), tf.int32))
         self._hold(model)
         self._tokenizer = tokenizer
         self._search, self._lengths, self._new_tokens = search, lengths, new_tokens
+        self._hold_seed(search)
 
     def _answer(self, text: tf.Tensor, rounds: Rounds) -> dict[str, tf.Tensor]:
         longest = self._lengths[-1]
         text, cut = bounded(text, longest, end=True)
         ids = self._tokenizer.tokenize(text)
+        # A prompt may name the token of padding, which would leave a choice to the search.
+        ids = tf.ragged.boolean_mask(ids, ids != padding_of(self._model))
         lengths = ids.row_lengths()
         # Something must stand before the first token that is chosen.
         start = self._tokenizer.start_id
@@ -113,31 +131,46 @@ class TextGenerator(Served):
             first = tf.fill([ids.nrows(), 1], start)
         prompts = tf.concat([first, ids[:, -longest:]], axis=1)
 
-        found = rounds.run_by_length(lambda ids: self._write(ids, rounds), prompts, RESULTS)
+        def compute(ids: tf.RaggedTensor, rows: tf.Tensor) -> dict[str, tf.Tensor]:
+            return self._write(ids, rows, rounds)
+
+        found = rounds.run_by_length(compute, prompts, self._results(), self._row_numbers(prompts))
         return {**found, "truncated": (lengths > longest) | cut}
 
-    def _write(self, ids: tf.RaggedTensor, rounds: Rounds) -> dict[str, tf.Tensor]:
-        """Continues ragged prompts, START first."""
-        padding, end = padding_of(self._model), self._tokenizer.end_id
+    def _write(self, ids: tf.RaggedTensor, rows: tf.Tensor, rounds: Rounds) -> dict[str, tf.Tensor]:
+        """Continues ragged prompts, START first, of these numbers in their request."""
+        padding = padding_of(self._model)
         prompts = rounds.padded(ids, [length + 1 for length in self._lengths], padding)
         size = tf.shape(prompts)[1]
         start, forced = prompts[:, :1], prompts[:, 1:]
         widths = [[0, 0], [0, self._new_tokens]]
         forced = tf.pad(forced, widths, constant_values=padding)
-        drawn = uniform(self._search, tf.shape(forced)[1], tf.shape(forced)[0])
+        drawn = uniform(self._search, tf.shape(forced)[1], rows, self.seed)
         decode_rows = rounds.program(self._decode)
         tokens, finished = decode_rows(start[:, 0], forced, drawn, size - 1, rounds.stages)
-        # Part of the text, where it is no mark.
-        shown = tf.where(start == end, padding, start)
-        prompts, texts = (self._text(tf.concat([shown, rest], axis=1)) for rest in (forced, tokens))
-        rest = tf.strings.substr(texts, tf.strings.length(prompts), tf.strings.length(texts))
-        return {"text": texts, "continuation": rest, "finished": finished}
+        prompts = self._text(tf.concat([start, forced], axis=1))
+        number = sequences_of(self._search)
+        starts = tf.repeat(start, number, axis=0)
+        texts = self._text(tf.concat([starts, tf.reshape(tokens, [-1, tf.shape(tokens)[2]])], 1))
+        begins = tf.repeat(tf.strings.length(prompts), number)
+        rest = tf.strings.substr(texts, begins, tf.strings.length(texts))
+        every = {"texts": texts, "continuations": rest}
+        every = {name: tf.reshape(found, [-1, number]) for name, found in every.items()}
+        best = {"text": every["texts"][:, 0], "continuation": every["continuations"][:, 0]}
+        best |= {"finished": finished[:, 0]}
+        return best if number == 1 else best | every
+
+    def _results(self) -> dict[str, tf.TensorSpec]:
+        """Names and shapes of what `_write` gives."""
+        number = sequences_of(self._search)
+        if number == 1:
+            return RESULTS
+        names = ("texts", "continuations")
+        return RESULTS | {name: tf.TensorSpec([None, number], tf.string) for name in names}
 
     def _text(self, ids: tf.Tensor) -> tf.Tensor:
-        """Texts of ids, where the model's padding need not be the tokenizer's: Llama has none."""
-        padding = padding_of(self._model)
-        own = getattr(self._tokenizer, "pad_id", padding)
-        return self._tokenizer.detokenize(tf.where(ids == padding, own, ids))
+        """Texts of dense ids of the model, whose padding need not be the tokenizer's."""
+        return joined_past_ends(self._tokenizer, ids, padding_of(self._model))
 
     def _decode(
         self,
@@ -147,7 +180,10 @@ class TextGenerator(Served):
         prompt_length: Any,
         stages: int | None,
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Tokens of prompts, dense ids without START, and whether their texts ended."""
+        """Tokens of prompts, `(batch, n, length)` without START, and which texts ended, `(batch, n)`.
+
+        `forced` are dense ids without START.
+        """
         padding, end = padding_of(self._model), self._tokenizer.end_id
         constraints, width = self._search.constraints, tf.shape(forced)[1]
         # Each text's limit follows from its own prompt, whatever it is padded to: what it becomes
@@ -167,13 +203,30 @@ class TextGenerator(Served):
             prompt_scores=False,
         )
         tokens = decode(self._model, forced, self._search, request, stages)["tokens"]
-        tokens = tokens[:, 0] if len(tokens.shape) == 3 else tokens  # the best, or the first
+        tokens = tokens if len(tokens.shape) == 3 else tokens[:, None]
         # An END that is forced says nothing of the model.
         free = most if constraints.boundaries.last is None else most - 1
         chosen = tf.range(width) >= (most - self._new_tokens)[:, None]
         chosen &= tf.range(width) < free[:, None]
         ends = constraints.boundaries.is_end(tokens, request)
-        return tokens, tf.reduce_any(ends & chosen, axis=1)
+        return tokens, tf.reduce_any(ends & chosen[:, None], axis=2)
+
+    def changed(
+        self,
+        new_tokens: int | None = None,
+        search: Search | None = None,
+        seed: int | None = None,
+        n_best: int | None = None,
+    ) -> "TextGenerator":
+        """Returns one with the same model and tokenizer that writes by other settings.
+
+        Args:
+            new_tokens, search, seed, n_best: As `TextGeneratorPredictor.predict` takes them.
+        """
+        search = changed_search("TextGenerator", self._search, search, seed, n_best)
+        number = self._new_tokens if new_tokens is None else new_tokens
+        lengths = None if number > self._new_tokens else self._lengths
+        return TextGenerator(self._model, self._tokenizer, search, number, lengths)
 
     def write(self, prompts: Sequence[str]) -> list[str]:
         """Goes on with a list of str; returns the prompts with what follows."""

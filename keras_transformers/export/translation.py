@@ -11,7 +11,14 @@ from keras_transformers.contexts import refused_context
 from keras_transformers.export.further_functions import FurtherFunctions
 from keras_transformers.export.languages import LanguageChoice
 from keras_transformers.export.lists import Lists
-from keras_transformers.export.rounds import Rounds, alone_or_not, uniform, without_draft
+from keras_transformers.export.rounds import (
+    Rounds,
+    alone_or_not,
+    changed_search,
+    sequences_of,
+    uniform,
+    without_draft,
+)
 from keras_transformers.export.served import bounded, lengths_for, strings
 from keras_transformers.generation import BeamSearch, Request, Shortlist, Shortlisted, decode
 from keras_transformers.generation.request import Decodable, most_tokens, padding_of
@@ -34,7 +41,9 @@ class Translator(FurtherFunctions):
 
     It takes UTF-8 strings `(batch,)` and gives a dict of `translation` string, `score` float32, the
     search's, and `truncated` bool, whether the end of the sentence was cut off, each `(batch,)`. An
-    empty sentence gets an empty translation. One of n ids, marks included, gets a translation of at
+    empty sentence gets an empty translation. Where the search finds n sequences (`n_best`,
+    `num_samples`), these are of the best, or the first, and there are `translations` string and
+    `scores` float32 of all besides, `(batch, n)`. One of n ids, marks included, gets a translation of at
     most `min(2 n + 10, n + 50)` tokens (n + 50: Vaswani et al. 2017, section 6.1), or as many as
     `new_tokens` and the search's `min_length` say. For XLA sentences are sorted by length and
     padded to a few lengths and batch sizes, each compiled when it is first met; what `save` writes
@@ -115,6 +124,8 @@ class Translator(FurtherFunctions):
                 f"source, {self._marks}. Received: {self._lengths}"
             )
         search = BeamSearch() if search is None else without_draft("Translator", search)
+        settings = search, shortlist
+        self._given_of = lambda: settings  # out of TensorFlow's sight
         start = search.constraints.boundaries.start
         self._start_id: Any = tokenizer.start_id if start is None else start
         if self._start_id is None:
@@ -124,6 +135,7 @@ class Translator(FurtherFunctions):
                 f"published folder). Received: {type(tokenizer).__name__} without one"
             )
         self._search = languages.without_marks(search)
+        self._hold_seed(search)
         self._lists: Lists | None = None
         if shortlist is not None:
             self._search = Shortlisted(shortlist, self._search)
@@ -199,26 +211,55 @@ class Translator(FurtherFunctions):
         """Answers texts (and languages), with ids of phrases if such are demanded."""
         sources, empty, cut = self._sources(*request)
 
-        def compute(ids: tf.RaggedTensor, *phrases: tf.Tensor) -> dict[str, tf.Tensor]:
-            return self._translate(ids, rounds, *phrases)
+        def compute(
+            ids: tf.RaggedTensor, rows: tf.Tensor, *phrases: tf.Tensor
+        ) -> dict[str, tf.Tensor]:
+            return self._translate(ids, rows, rounds, *phrases)
 
-        found = rounds.run_by_length(compute, sources, RESULTS, *phrases)
-        return {
+        numbers = self._row_numbers(sources)
+        found = rounds.run_by_length(compute, sources, self._results(), numbers, *phrases)
+        answer = {
             "translation": tf.where(empty, "", found["translation"]),
             "score": tf.where(empty, 0.0, found["score"]),
             "truncated": cut,
         }
+        if "translations" in found:
+            answer["translations"] = tf.where(empty[:, None], "", found["translations"])
+            answer["scores"] = tf.where(empty[:, None], 0.0, found["scores"])
+        return answer
+
+    def _results(self) -> dict[str, tf.TensorSpec]:
+        """Names and shapes of what `_translate` gives."""
+        number = sequences_of(self._search)
+        if number == 1:
+            return RESULTS
+        every = {"translations": tf.string, "scores": tf.float32}
+        return RESULTS | {name: tf.TensorSpec([None, number], of) for name, of in every.items()}
 
     def _translate(
-        self, ids: tf.RaggedTensor, rounds: Rounds, *phrases: tf.Tensor
+        self, ids: tf.RaggedTensor, rows: tf.Tensor, rounds: Rounds, *phrases: tf.Tensor
     ) -> dict[str, tf.Tensor]:
-        tokens, scores = self._found(ids, rounds, *phrases)
-        return {"translation": self._tokenizer.detokenize(tokens), "score": scores}
+        tokens, scores = self._every(ids, rows, rounds, *phrases)
+        texts = self._tokenizer.detokenize(tokens)
+        if tokens.shape.rank == 2:
+            return {"translation": texts, "score": scores}
+        best = {"translation": texts[:, 0], "score": scores[:, 0]}
+        return best | {"translations": texts, "scores": scores}
 
     def _found(
-        self, ids: tf.RaggedTensor, rounds: Rounds, *phrases: tf.Tensor
+        self, ids: tf.RaggedTensor, numbers: tf.Tensor, rounds: Rounds, *phrases: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Tokens `(batch, length)` and the search's scores `(batch,)` of a round of sources."""
+        """Tokens `(batch, length)` and scores `(batch,)`: the best of `_every`, or the first."""
+        tokens, scores = self._every(ids, numbers, rounds, *phrases)
+        return (tokens, scores) if tokens.shape.rank == 2 else (tokens[:, 0], scores[:, 0])
+
+    def _every(
+        self, ids: tf.RaggedTensor, numbers: tf.Tensor, rounds: Rounds, *phrases: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Tokens `(batch, [n,] length)` and the search's scores `(batch, [n])` of a round.
+
+        `numbers` are those of its rows in their request.
+        """
         search, padding = rounds.program(self._decode), padding_of(self._model)
 
         def decode_rows(rows: int | None) -> Any:
@@ -226,29 +267,28 @@ class Translator(FurtherFunctions):
             # into a wrong constant.
             source = rounds.padded(ids, self._lengths, padding)
             source = tf.ensure_shape(source, [rows, None])
-            drawn = self.drawn(ids, self.most_tokens(tf.shape(source)[1]))
+            drawn = self.drawn(ids, self.most_tokens(tf.shape(source)[1]), numbers)
             if phrases:  # of any tokens, so lists do not count
                 asked = [tf.ensure_shape(each, [rows, *each.shape[1:]]) for each in phrases]
                 return search(source, drawn, rounds.stages, None, *asked)
             lists = None if self._lists is None else self._lists.within(source, rounds.compiled)
             return search(source, drawn, rounds.stages, lists)
 
-        tokens, scores = alone_or_not(ids, decode_rows)
-        if tokens.shape.rank == 3:  # the best of `n_best`, the first of several samples
-            tokens, scores = tokens[:, 0], scores[:, 0]
-        return tokens, scores
+        found: tuple[tf.Tensor, tf.Tensor] = alone_or_not(ids, decode_rows)
+        return found
 
-    def drawn(self, ids: tf.RaggedTensor, most: tf.Tensor) -> tf.Tensor | None:
+    def drawn(self, ids: tf.RaggedTensor, most: tf.Tensor, rows: tf.Tensor) -> tf.Tensor | None:
         """Hook: the random numbers in [0, 1) of `Sampling` for a round, None for other searches.
 
         Args:
             ids: Of its sources, int32 `(batch, None)`.
             most: Tokens of each translation, at most.
+            rows: Numbers of the sources in their request, int32 `(batch,)`.
 
         Returns:
             float32 `(batch, most, samples)`.
         """
-        return uniform(self._search, most, ids.nrows())
+        return uniform(self._search, most, rows, self.seed)
 
     def _decode(
         self,
@@ -275,6 +315,24 @@ class Translator(FurtherFunctions):
             search = self._phrases.search_of(search)
         found = decode(self._model, source, search, request, stages, within=within)
         return found["tokens"], found["scores"]
+
+    def changed(
+        self,
+        new_tokens: int | None = None,
+        search: Search | None = None,
+        seed: int | None = None,
+        n_best: int | None = None,
+    ) -> "Translator":
+        """Returns one with the same model and tokenizer that translates by other settings.
+
+        Args:
+            new_tokens, search, seed, n_best: As `TranslatorPredictor.predict` takes them.
+        """
+        own, shortlist = self._given_of()
+        search = changed_search("Translator", own, search, seed, n_best)
+        number = self._new_tokens if new_tokens is None else new_tokens
+        named = (self._model, self._tokenizer, search, self._lengths, shortlist, number)
+        return Translator(*named)
 
     def translate(
         self,

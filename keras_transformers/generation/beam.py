@@ -163,6 +163,11 @@ class BeamSearch(Search):
         beams, vocab = self.beam_size, logits.shape[-1]
         logits = ops.cast(logits, "float32")
         normalizer = log_normalizer(logits)
+        if self.constraints.repetition_penalty != 1.0:
+            most, log_sum = normalizer
+            logits = logits - most[..., None] - log_sum[..., None]
+            normalizer = ops.zeros_like(most), ops.zeros_like(log_sum)
+            logits = self.constraints.penalize(logits, unfinished.tokens, index, request)
         demands, progress = request.phrases, unfinished.progress
         logits = self.constraints.restrict(logits, unfinished.tokens, index, request, progress)
         # Of one beam no more can be needed: its ENDs, and as many others as there are beams.

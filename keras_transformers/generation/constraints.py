@@ -45,9 +45,14 @@ class Constraints:
         min_new: Fewest tokens behind a prompt, END not included.
         boundaries: `Boundaries`: which ids end a sequence, what it begins and ends with.
         renormalize: Whether log-probabilities are those among what is allowed, which sum to 1.
+        repetition_penalty: Above 1 makes tokens less probable that the sequence has, in its prompt
+            or behind it; below 1 more probable (Keskar et al. 2019,
+            https://arxiv.org/abs/1909.05858, section 4.1). A logit is divided by it if positive,
+            else multiplied; a beam search, whose scores include it, takes log-probabilities for
+            logits. Both as in `transformers`.
 
     Raises:
-        ValueError: If a number or an id is negative, `min_ratio` exceeds `max_ratio`, or an id is
+        ValueError: If a number or an id is negative, `repetition_penalty` is not positive, `min_ratio` exceeds `max_ratio`, or an id is
             both banned and required; while searching, if one is padding's or beyond the vocabulary.
 
     Example:
@@ -66,6 +71,7 @@ class Constraints:
     min_new: int = 0
     boundaries: Boundaries = Boundaries()
     renormalize: bool = False
+    repetition_penalty: float = 1.0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "banned", _sorted(self.banned))
@@ -75,6 +81,11 @@ class Constraints:
             raise ValueError(f"Constraints: numbers must not be negative. Received: {self}")
         if self.max_ratio is not None and self.min_ratio > self.max_ratio:
             raise ValueError(f"Constraints: `min_ratio` must not exceed `max_ratio`: {self}")
+        if not 0 < self.repetition_penalty < float("inf"):
+            raise ValueError(
+                "Constraints: `repetition_penalty` must be a positive number. "
+                f"Received: {self.repetition_penalty}"
+            )
         ids = (*self.banned_ids, *self.required)
         inside = [token for sequence in self.banned_sequences for token in sequence]
         if any(token < 0 for token in (*ids, *inside)) or len(set(ids)) < len(ids):
@@ -143,6 +154,25 @@ class Constraints:
         marks = 1 + (self.boundaries.first is not None)  # END is the other
         room = limits_of(request) - prompt_lengths(request) - marks
         return request._replace(phrases=demands_of(phrases, request, room))
+
+    def penalize(self, logits: Tensor, tokens: Tensor, index: Index, request: Request) -> Tensor:
+        """Applies `repetition_penalty` to the logits of tokens that a sequence has, START included.
+
+        Args:
+            logits, tokens, index, request: As for `restrict`, which comes after it.
+        """
+        if self.repetition_penalty == 1.0:
+            return logits
+        vocab = number_of(logits)
+        before = ops.arange(ops.shape(tokens)[-1], dtype="int32") < over_beams(index)
+        before = ops.logical_and(before, tokens != request.padding_id)
+        start = ops.reshape(ops.cast(request.start_id, "int32"), (-1, 1, 1))
+        start = ops.broadcast_to(start, (*ops.shape(tokens)[:2], 1))
+        start = ops.where(start < 0, vocab, start)  # padding that is no token
+        ids = ops.concatenate([start, ops.where(before, ops.cast(tokens, "int32"), vocab)], axis=-1)
+        penalty = self.repetition_penalty
+        penalized = ops.where(logits < 0, logits * penalty, logits / penalty)
+        return ops.where(any_of(ids, vocab), penalized, logits)
 
     def restrict(
         self,

@@ -180,6 +180,7 @@ class Speculative(Search):
             logits = ops.take_along_axis(logits, newest[:, None, None], axis=1)
             here = inside(index, request)
             allowed = ops.cast(logits, "float32")
+            allowed = self.constraints.penalize(allowed, tokens, here, request)
             allowed = self.constraints.restrict(allowed, tokens, here, request)
             if isinstance(self.search, Greedy):
                 ids = top_tokens(allowed, 1)[1][..., 0]
@@ -206,7 +207,8 @@ class Speculative(Search):
         past = ops.repeat(tokens, number, axis=0)
         past = ops.where(ops.arange(limit) < here[:, None, None], past, request.padding_id)
         logits = ops.cast(ops.reshape(logits, (-1, 1, logits.shape[-1])), "float32")
-        allowed = self.constraints.restrict(logits, past, here, alone)
+        allowed = self.constraints.penalize(logits, past, here, alone)
+        allowed = self.constraints.restrict(allowed, past, here, alone)
         drafts = taken_from(tokens[:, 0], there)[:, :-1]
         rows = ops.reshape(allowed, (-1, number, allowed.shape[-1]))
         if weights is None:
@@ -215,7 +217,10 @@ class Speculative(Search):
             rows = cast(Sampling, self.search).probabilities(rows)
             ids, right = drawn_anew(rows, weights, drafts, there, request)
         flat = ops.reshape(ids, (-1, 1))
-        logit = ops.take_along_axis(allowed, flat[..., None], axis=-1)[..., 0]
+        constraints = self.constraints
+        is_own = constraints.repetition_penalty != 1.0 and not constraints.renormalize
+        own = logits if is_own else allowed
+        logit = ops.take_along_axis(own, flat[..., None], axis=-1)[..., 0]
         normalizer = log_normalizer(logits)
         gained = self.constraints.log_probabilities(allowed, logit, normalizer, here, alone)
         ended = self.constraints.boundaries.ended(flat, here, alone)[:, 0]

@@ -62,8 +62,12 @@ class _Stepwise(Search):
         ids, tokens, scores, finished, progress = hypotheses
         logits, state = step(ids, index, state, shared, None)
         logits = ops.cast(logits, "float32")
-        allowed = self.constraints.restrict(logits, tokens, index, request, progress)
+        constraints = self.constraints
+        penalized = constraints.penalize(logits, tokens, index, request)
+        allowed = constraints.restrict(penalized, tokens, index, request, progress)
         logit, ids = self._choose(allowed, index, request)
+        if constraints.repetition_penalty != 1.0 and not constraints.renormalize:
+            logit = ops.take_along_axis(logits, ids[..., None], axis=-1)[..., 0]  # the model's own
         gained = self.constraints.log_probabilities(
             allowed, logit, log_normalizer(logits), index, request
         )
@@ -130,7 +134,8 @@ class Sampling(_Stepwise):
         min_p: Keeps tokens at least this share as probable as the most probable one (Nguyen et al.
             2024, https://arxiv.org/abs/2407.01082); None keeps all.
         num_samples: Number of sequences for each source.
-        seed: Integer for the same tokens every time; None draws anew with every call.
+        seed: Integer for the same tokens every time; None draws anew with every call. The random
+            numbers of a sequence then follow from the seed and its place among the sources alone.
         constraints: `Constraints` on what may be chosen.
 
     Raises:

@@ -14,6 +14,7 @@ from keras_transformers.loading import saved_model
 from keras_transformers.predictors import Predictor
 
 if TYPE_CHECKING:
+    from keras_transformers.generation.search import Search
     from keras_transformers.text.tokenizers import SentencePieceTokenizer
     from keras_transformers.text.wordpiece import WordPieceTokenizer
     from keras_transformers.vision.preprocessing import Preprocessing
@@ -31,6 +32,9 @@ def load(
     languages: tuple[str, str] | None = None,
     revision: str | None = None,
     new_tokens: int | None = None,
+    search: Search | None = None,
+    seed: int | None = None,
+    n_best: int | None = None,
 ) -> Predictor:
     """The predictor of a trained model: it takes text or images, and gives plain Python.
 
@@ -47,7 +51,11 @@ def load(
         new_tokens: For published models that generate text: most tokens that they generate. By
             default what the folder's generation settings say; where they say nothing, 128 behind a
             prompt, and of a source of n tokens `min(2 n + 10, n + 50)`. The latter holds for
-            Marian, mBART and M2M100 whatever the settings say, for they only translate.
+            Marian, mBART and M2M100 unless the settings have `max_new_tokens`, for they only
+            translate: their `max_length` is not read.
+        search, seed, n_best: For published models that generate text, and what `Predictor.save` has
+            written of them: how, see `predict` of their predictors. By default as the folder says;
+            several sequences (`num_return_sequences`) are in the answers with `details=True`.
 
     Returns:
         A predictor, see `keras_transformers.predictors`: `predict` answers, `fit` learns, and
@@ -77,28 +85,46 @@ def load(
     if (folder / PREDICTOR).is_file():
         from keras_transformers.loading import learners  # which imports all exporters
 
-        return learners.predictor(folder, new_tokens)
+        return _writing(learners.predictor(folder, new_tokens), search, seed, n_best)
     exported = saved_model.newest(folder)
     weights = any(path.suffix in WEIGHTS for path in folder.iterdir())
     if exported is None and weights and (folder / CONFIG).is_file():
         from keras_transformers.loading import published  # which imports all exporters
 
-        return published.predictor(folder, languages, new_tokens)
+        made = published.predictor(folder, languages, new_tokens)
+        return _writing(made, search, seed, n_best)
     if languages is not None:
         raise ValueError(
             f"load: {folder} holds no published translator, so `languages` must be None. "
             f"Received: {languages}"
         )
-    if new_tokens is not None:
-        raise ValueError(
-            f"load: {folder} holds a SavedModel, whose limit is fixed, so `new_tokens` must be "
-            f"None. Received: {new_tokens}"
-        )
+    settings = {"new_tokens": new_tokens, "search": search, "seed": seed, "n_best": n_best}
+    for name, value in settings.items():
+        if value is not None:
+            raise ValueError(
+                f"load: {folder} holds a SavedModel, whose search and limit are fixed, so "
+                f"`{name}` must be None. Received: {value}"
+            )
     if exported is not None:
         return saved_model.predictor(exported, signature)
     if (found := saved_model.newest(folder / SAVED)) is not None:
         return _of_run(folder, found, signature)
     raise ValueError(f"load: {folder} {_reason_to_refuse(folder)}")
+
+
+def _writing(
+    made: Predictor, search: Search | None, seed: int | None, n_best: int | None
+) -> Predictor:
+    """The predictor with another search than the folder's, which `save` keeps.
+
+    Raises:
+        ValueError: If it generates no text, or the search is impossible.
+    """
+    if search is None and seed is None and n_best is None:
+        return made
+    from keras_transformers.loading.learners import with_search
+
+    return with_search(made, search, seed, n_best)
 
 
 def _reason_to_refuse(folder: pathlib.Path) -> str:

@@ -7,7 +7,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from keras_transformers import models, pretrained
+from keras_transformers.export.rounds import changed_search
 from keras_transformers.export.served import LENGTHS, lengths_within
+from keras_transformers.export.text_generator import DEFAULT_SEARCH
 from keras_transformers.fitting import (
     FITTINGS,
     EncoderFitting,
@@ -25,6 +27,7 @@ from keras_transformers.fitting import (
 )
 from keras_transformers.fitting.folder import SHORTLIST
 from keras_transformers.generation import BeamSearch, Shortlist
+from keras_transformers.generation.search import Search
 from keras_transformers.predictors import KINDS, Predictor
 from keras_transformers.predictors.learning import parts_of
 from keras_transformers.pretrained.families import FAMILIES
@@ -32,6 +35,10 @@ from keras_transformers.pretrained.files import CONFIG, read_json
 from keras_transformers.pretrained.search import load_new_tokens
 
 NEW_TOKENS = 128  # of a continuation
+DEFAULT_SEARCHES: dict[str | None, Search] = {
+    "translator": BeamSearch(),
+    "text_generator": DEFAULT_SEARCH,
+}
 # Model types that generate other texts than translations too: the length of their outputs does not
 # follow from the length of the source, so the generation settings limit it.
 OF_ANY_LENGTH = ("bart", "mt5", "pegasus", "t5")
@@ -61,12 +68,34 @@ def predictor(folder: pathlib.Path, new_tokens: int | None = None) -> Predictor:
     return KINDS[served.kind](served, served.labels, parts_of(fitted), folder)
 
 
-def check_generates(folder: pathlib.Path, kind: str | None) -> None:
-    """Raises ValueError unless what is of this kind takes `new_tokens`."""
-    if kind not in ("translator", "text_generator"):
+def with_search(
+    made: Any, search: Search | None, seed: int | None, n_best: int | None
+) -> Predictor:
+    """A predictor that generates by another search.
+
+    Args:
+        made: The predictor.
+        search, seed, n_best: As `load` takes them.
+
+    Raises:
+        ValueError: If it generates no text, or the search is impossible.
+    """
+    check_generates(made._source, made.kind, "`search`, `seed` and `n_best`")
+    fitted = made._fitting("load")
+    own = fitted.held.options.get("search") or DEFAULT_SEARCHES[made.kind]
+    chosen = changed_search("load", own, search, seed, n_best)
+    options = {**fitted.held.options, "search": chosen}
+    made._become(type(fitted)(dataclasses.replace(fitted.held, options=options)))
+    predictor: Predictor = made
+    return predictor
+
+
+def check_generates(folder: Any, kind: str | None, names: str = "`new_tokens`") -> None:
+    """Raises ValueError unless what is of this kind takes what is named."""
+    if kind not in DEFAULT_SEARCHES:
         raise ValueError(
             f"load: {folder} is a predictor of the kind {kind!r}, which generates no text, so "
-            "`new_tokens` must be None."
+            f"{names} must be None."
         )
 
 
@@ -90,8 +119,11 @@ def fitting_of(
     if isinstance(model, models.Transformer):
         words = pretrained.load_tokenizer(folder, languages)
         search = _search_of_translator(folder, words, languages)
-        if new_tokens is None and read_json(folder, CONFIG).get("model_type") in OF_ANY_LENGTH:
-            new_tokens = load_new_tokens(folder)
+        if new_tokens is None:
+            named = read_json(folder, CONFIG).get("model_type") not in OF_ANY_LENGTH
+            new_tokens = load_new_tokens(folder, after_prompt=named)
+            if new_tokens is not None:
+                new_tokens = min(new_tokens, model.most_positions or new_tokens)
         options = {"search": search, **({} if new_tokens is None else {"new_tokens": new_tokens})}
         return TranslatorFitting(Held(model, words, options=options))
     if isinstance(model, models.MAE):

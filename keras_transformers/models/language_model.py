@@ -286,7 +286,7 @@ class LanguageModel(CachedDecoding, TextModel):
         Returns:
             Logits `(batch, beams or length, vocab_size)` and the new `state`.
         """
-        x = self.embedding(ids, token_positions(index, ids, self.most_positions))
+        x = self.embedding(ids, token_positions(index, ids, self.embedding.most_positions))
         x, state, _ = self._step_blocks(x, index, state, back_pointers)
         logits = self.token_embedding.step_logits
         x = self._normed(x)

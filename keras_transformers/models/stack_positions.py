@@ -1,5 +1,6 @@
 """Positions of a stack of blocks: added to what goes in, or one bias that all blocks share."""
 
+from collections.abc import Iterable
 from typing import Any
 
 import keras
@@ -13,6 +14,12 @@ from keras_transformers.layers.parts import Prototype, arguments_of_call
 from keras_transformers.layers.positions.in_attention import AttentionPositionEncoding
 
 NAMES = {"sinusoidal": PositionalEncoding}
+
+
+def shortest_limit(layers: Iterable[Any]) -> int | None:
+    """The least of the `most_positions` of layers; None where no layer has a limit."""
+    limits = [getattr(layer, "most_positions", None) for layer in layers]
+    return min((limit for limit in limits if limit is not None), default=None)
 
 
 def make_positions(owner: Any, given: Any, name: str) -> Any:

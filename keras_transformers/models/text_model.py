@@ -16,6 +16,7 @@ from keras_transformers.layers.parts import arguments_of_call, part, serialized
 from keras_transformers.layers.traced import Traced
 from keras_transformers.models.calibration import Calibrated
 from keras_transformers.models.settings import ModelSettings, check_numbers, check_sizes
+from keras_transformers.models.stack_positions import shortest_limit
 from keras_transformers.models.text_embedding import TextEmbedding
 from keras_transformers.models.text_inputs import TakesIds, masks_and_positions
 from keras_transformers.models.text_variants import OF_BLOCK, OF_EMBEDDING
@@ -83,6 +84,7 @@ class TextModel(
         blocks = [prototype.copy(self, f"{name}_{i}", i) for i, prototype in turns]
         for block in blocks:
             block.dropout = dropout
+        self._most_mixed = shortest_limit(blocks)
         return blocks, first.copied_norm(self, "norm") if first.norm_first else None
 
     @property
@@ -97,8 +99,9 @@ class TextModel(
 
     @property
     def most_positions(self) -> int | None:
-        """How many positions there are, None without end."""
-        return self.embedding.most_positions
+        """How many positions a text may have, None without end."""
+        known = (self.embedding.most_positions, self._most_mixed)
+        return min((most for most in known if most is not None), default=None)
 
     def _make_head(self, given: Part | None) -> None:
         self.head: Any = None
@@ -175,7 +178,7 @@ class TextModel(
         self, blocks: Sequence[Any], inputs: dict[str, Tensor], training: bool | None = None
     ) -> Tensor:
         """From `as_inputs` through the blocks and the last norm: `(batch, length, hidden_dim)`."""
-        same, padding, positions = masks_and_positions(self, inputs, self.most_positions)
+        same, padding, positions = masks_and_positions(self, inputs, self.embedding.most_positions)
         types = inputs.get("token_types")
         x = self.embedding(inputs["ids"], positions=positions, token_types=types)
         x = self.dropout_layer(x, training=training)

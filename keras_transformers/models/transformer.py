@@ -31,6 +31,7 @@ from keras_transformers.models.stack_positions import (
     bias_of_positions,
     build_positions,
     make_positions,
+    shortest_limit,
 )
 from keras_transformers.models.transformer_variants import (
     Positions,
@@ -191,8 +192,7 @@ class Transformer(TransformerDecoding, Translator):
     def most_positions(self) -> int | None:
         """How long a source and a target may be, None without end."""
         terms = (self.source_positions, self.target_positions)
-        known = [getattr(each, "most_positions", None) for each in terms]
-        return min((each for each in known if each is not None), default=None)
+        return shortest_limit([*terms, *self.encoder_blocks, *self.decoder_blocks])
 
     def _copies(self, side: Literal["encoder", "decoder"], block: Part, depth: int) -> list[Any]:
         """As many copies of a block as its stack has."""

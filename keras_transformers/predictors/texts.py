@@ -1,9 +1,16 @@
 """Predictors that take text."""
 
-from typing import Any
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Self
 
 from keras_transformers.entities import Entity, entities_of, mark_entities
 from keras_transformers.predictors.base import Predictor, named_probabilities, received
+
+if TYPE_CHECKING:
+    from keras_transformers.generation.search import Search
 
 
 class TextPredictor(Predictor):
@@ -16,6 +23,33 @@ class TextPredictor(Predictor):
     """
 
     takes = "text"
+    _lists = False  # whether the answer to a text is a list of several
+
+    def _writing(
+        self, new_tokens: int | None, search: Search | None, seed: int | None, n_best: int | None
+    ) -> Self:
+        """The predictor that writes by other settings; `None` leaves a setting as it is.
+
+        Raises:
+            ValueError: If there is no model, only a SavedModel, or a setting is impossible.
+        """
+        if new_tokens is None and search is None and seed is None and n_best is None:
+            return self
+        served: Any = self._run
+        if not hasattr(served, "changed"):  # a SavedModel, perhaps beside its model
+            if "served" not in self._made:
+                self._made["served"] = self._fitting("predict").served()
+            served = self._made["served"]
+        made = copy.copy(self)
+        # Another seed is another number, not another program.
+        key = ("changed", new_tokens, search, seed is None, n_best)
+        if key not in self._made:
+            self._made[key] = served.changed(new_tokens, search, seed, n_best)
+        made._run = self._made[key]
+        if seed is not None:
+            made._run.changed(None, None, seed) if seed < 0 else made._run.seed.assign(seed)
+        made._lists = n_best is not None
+        return made
 
     def _encoded(self, item: Any) -> Any:
         if not isinstance(item, str | bytes):
@@ -44,11 +78,68 @@ class TextGeneratorPredictor(TextPredictor):
 
     kind = "text_generator"
 
+    def predict(
+        self,
+        raw: Any,
+        batch_size: int | None = None,
+        verbose: int = 0,
+        details: bool = False,
+        new_tokens: int | None = None,
+        search: Search | None = None,
+        seed: int | None = None,
+        n_best: int | None = None,
+    ) -> Any:
+        """Goes on with one text, or many.
+
+        Args:
+            raw, batch_size, verbose, details: As `Predictor.predict` takes them.
+            new_tokens: Most tokens of a continuation; by default as it was loaded.
+            search: `Greedy()`, `BeamSearch(...)` or `Sampling(...)` in place of the one that it was
+                loaded with, whose boundaries it takes (END, tokens that come first), and whose
+                constraints if it has none of its own. Each new search compiles anew.
+            seed: Seed of what is drawn, for the same texts every time. The random numbers of a text
+                follow from the seed and its place among all, whatever `batch_size` is.
+            n_best: Number of texts for each; a list of them is then the answer, best first, or in
+                the order in which they were drawn.
+
+        Returns:
+            A str, or with `n_best` a list of str; for many texts a list of those. With `details` a
+            dict in place of a str or a list; where there are several texts for each, it has also
+            `texts` and `continuations`, lists.
+
+        Raises:
+            ValueError: If an item is no text, a setting is impossible, or one is given and there is
+                only a SavedModel, whose settings are fixed.
+        """
+        chosen = self._writing(new_tokens, search, seed, n_best)
+        return super(TextGeneratorPredictor, chosen).predict(raw, batch_size, verbose, details)
+
+    def each(
+        self,
+        items: Iterable[Any],
+        batch_size: int | None = None,
+        verbose: int = 0,
+        details: bool = False,
+        new_tokens: int | None = None,
+        search: Search | None = None,
+        seed: int | None = None,
+        n_best: int | None = None,
+    ) -> Iterator[Any]:
+        """As `Predictor.each`, with what `predict` takes besides."""
+        chosen = self._writing(new_tokens, search, seed, n_best)
+        return super(TextGeneratorPredictor, chosen).each(items, batch_size, verbose, details)
+
     def _answer(self, row: dict[str, Any], details: bool) -> Any:
+        every = [text_of(text) for text in row["texts"]] if "texts" in row else []
         if not details:
-            return text_of(row["text"])
-        texts = {name: text_of(row[name]) for name in ("text", "continuation")}
-        return texts | {name: bool(row[name]) for name in ("finished", "truncated")}
+            best = text_of(row["text"])
+            return (every or [best]) if self._lists else best
+        texts: dict[str, Any] = {name: text_of(row[name]) for name in ("text", "continuation")}
+        texts |= {name: bool(row[name]) for name in ("finished", "truncated")}
+        if every:
+            texts["texts"] = every
+            texts["continuations"] = [text_of(text) for text in row["continuations"]]
+        return texts
 
 
 class MaskFillerPredictor(TextPredictor):

@@ -1,14 +1,19 @@
 """The predictor that translates."""
 
+from __future__ import annotations
+
 import copy
 from collections.abc import Iterable, Iterator
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import tensorflow as tf
 
 from keras_transformers.predictors.demands import AnyGlossary, Demanded, answer_with
 from keras_transformers.predictors.inspected import Inspected
 from keras_transformers.predictors.texts import text_of
+
+if TYPE_CHECKING:
+    from keras_transformers.generation.search import Search
 
 
 class TranslatorPredictor(Inspected):
@@ -52,6 +57,10 @@ class TranslatorPredictor(Inspected):
         keep_placeables: bool = False,
         scores: bool = False,
         confidence: bool = False,
+        new_tokens: int | None = None,
+        search: Search | None = None,
+        seed: int | None = None,
+        n_best: int | None = None,
     ) -> Any:
         """Translates one text, or many.
 
@@ -69,15 +78,36 @@ class TranslatorPredictor(Inspected):
                 `confidence`, the mean sentence chrF, 0 to 100, of validation translations of which
                 the model was as sure; see `fitting.calibrate_confidence`.
 
+            new_tokens: Most tokens of a translation; by default as it was loaded.
+            search: `Greedy()`, `BeamSearch(...)` or `Sampling(...)` in place of the one that it was
+                loaded with, whose boundaries it takes (START, END, the token of a language), and
+                whose constraints if it has none of its own. Each new search compiles anew.
+            seed: Seed of what is drawn, for the same translations every time. The random numbers of
+                a text follow from the seed and its place among all, whatever `batch_size` is.
+            n_best: Number of translations of each text; a list of them is then the answer, best
+                first, or in the order in which they were drawn.
+
         Returns:
-            A str, or a list; with `details`, `scores` or `confidence` dicts.
+            A str, or with `n_best` a list of str; for many texts a list of those. With `details`,
+            `scores` or `confidence` dicts in place of a str or a list; where there are several
+            translations of each, they have with `details` also `translations` and `scores`, lists.
 
         Raises:
             ValueError: If there is no such language, an item is no text, `confidence` is asked
-                for where it was not calibrated, or `scores` or `confidence` beside phrases.
+                for where it was not calibrated, `scores` or `confidence` beside phrases or
+                `n_best`, `confidence` beside another search or length, for which it was not
+                calibrated; a setting is impossible, or there is only a SavedModel, whose search and
+                length are fixed.
             AttributeError: If what was exported takes no phrases, or cannot give `scores`.
         """
-        asked = self.towards(target_language)
+        writing = self._writing(new_tokens, search, seed, n_best)
+        if writing is not self and (confidence or scores and n_best is not None):
+            raise ValueError(
+                "predict: `confidence` must be False beside `new_tokens`, `search`, `seed` and "
+                "`n_best`, and `scores` beside `n_best`. "
+                f"Received: scores={scores}, confidence={confidence}"
+            )
+        asked = writing.towards(target_language)
         demanding = asked.demanding(glossary, keep_placeables)
         telling = asked._telling(scores, confidence)
         if demanding is not asked and telling is not asked:
@@ -114,15 +144,24 @@ class TranslatorPredictor(Inspected):
         target_language: str | None = None,
         glossary: AnyGlossary | None = None,
         keep_placeables: bool = False,
+        new_tokens: int | None = None,
+        search: Search | None = None,
+        seed: int | None = None,
+        n_best: int | None = None,
     ) -> Iterator[Any]:
         """As `Predictor.each`, into a language and with what `predict` takes besides."""
-        chosen = self.towards(target_language).demanding(glossary, keep_placeables)
+        writing = self._writing(new_tokens, search, seed, n_best)
+        chosen = writing.towards(target_language).demanding(glossary, keep_placeables)
         return super(TranslatorPredictor, chosen).each(items, batch_size, verbose, details)
 
     def _answer(self, row: dict[str, Any], details: bool) -> Any:
         translation = text_of(row["translation"])
         more = self._told(row)
+        every = [text_of(text) for text in row["translations"]] if "translations" in row else []
         if not details and not more:
-            return translation
+            return (every or [translation]) if self._lists else translation
         score, truncated = float(row["score"]), bool(row["truncated"])
-        return {"translation": translation, "score": score, "truncated": truncated, **more}
+        answer = {"translation": translation, "score": score, "truncated": truncated, **more}
+        if every:
+            answer |= {"translations": every, "scores": row["scores"].tolist()}
+        return answer

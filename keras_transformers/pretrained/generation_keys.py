@@ -55,7 +55,7 @@ KEYS = {
     "forced_eos_token_id": IMITATED,
     "eos_token_id": IMITATED,
     "renormalize_logits": IMITATED,
-    "repetition_penalty": Only((1.0,)),
+    "repetition_penalty": IMITATED,
     "encoder_repetition_penalty": Only((1.0,)),
     "encoder_no_repeat_ngram_size": Only((0,)),
     "exponential_decay_length_penalty": Only(),

@@ -182,6 +182,9 @@ def _constraints(asked: _GenerationConfig, language_id: int | None) -> Constrain
     if {begin, last} & set(banned):
         raise asked.error("suppress_tokens", "none of the forced tokens")
     fewest = asked.number("min_new_tokens", 0, 0)
+    penalty = float(asked.number("repetition_penalty", 1.0))
+    if penalty <= 0:
+        raise asked.error("repetition_penalty", "a positive number")
     return Constraints(
         min_length=0 if fewest else asked.number("min_length", 0, 0),
         min_new=fewest,
@@ -189,4 +192,5 @@ def _constraints(asked: _GenerationConfig, language_id: int | None) -> Constrain
         banned=(*banned, *words),
         boundaries=Boundaries(ends, begin, last, first, start=asked.id("decoder_start_token_id")),
         renormalize=bool(asked.get("renormalize_logits", False)),
+        repetition_penalty=penalty,
     )

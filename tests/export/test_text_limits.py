@@ -15,6 +15,15 @@ from keras_transformers.generation import (
     Sampling,
     generate,
 )
+from keras_transformers.layers import (
+    DecoderBlock,
+    EncoderBlock,
+    MLPMixing,
+    PositionalEncoding,
+    PositionEmbedding,
+    RandomSynthesizer,
+)
+from keras_transformers.models.text_embedding import TextEmbedding
 from tests.export import examples
 
 POSITIONS = 16
@@ -50,6 +59,40 @@ def test_a_text_longer_than_the_positions_is_cut_and_said_to_be(kind):
     for name in ("probabilities", "embedding"):
         if name in found:
             np.testing.assert_allclose(found[name][0], short[name][0], atol=1e-5)
+
+
+# What makes a source end at the last of a few positions.
+LIMITS = {
+    "one table": {"positions": PositionEmbedding(POSITIONS)},
+    "a table of sources": {"positions": (PositionEmbedding(POSITIONS), PositionalEncoding())},
+    "a table of targets": {"positions": (PositionalEncoding(), PositionEmbedding(POSITIONS))},
+    "mixing": {"encoder_block": EncoderBlock(mixer=MLPMixing(8, POSITIONS), mlp_dim=8)},
+    "scores": {"encoder_block": EncoderBlock(mixer=RandomSynthesizer(2, POSITIONS), mlp_dim=8)},
+}
+
+
+@pytest.mark.parametrize("kind", LIMITS)
+def test_a_source_longer_than_the_positions_is_cut_and_said_to_be(kind):
+    words, sizes = examples.tokenizer(), {"num_heads": 2, "mlp_dim": 8}
+    sizes = {} if "encoder_block" in LIMITS[kind] else sizes
+    if not sizes:
+        sizes = {"decoder_block": DecoderBlock(2, 8)}
+    model = models.Transformer(words.vocab_size, 8, num_layers=1, **sizes, **LIMITS[kind])
+    served = export.Translator(model, words, Greedy())
+    assert model.most_positions == served.longest == POSITIONS
+    assert words.tokenize([LONG]).row_lengths()[0] > 33
+    found = served.portable(tf.constant([LONG, "the cat"]))
+    assert found["truncated"].numpy().tolist() == [True, False]
+    with pytest.warns(UserWarning, match="1 of 2 texts are longer than the model reads"):
+        served.predict([LONG, "the cat"])
+
+
+def test_a_text_model_is_as_long_as_its_mixers_reach():
+    block = EncoderBlock(mixer=MLPMixing(8, 11), mlp_dim=8)
+    for positions, most in ((None, 11), (5, 5), (30, 11)):
+        embedding = TextEmbedding(20, 8, max_length=positions)
+        model = models.TextEncoder(embedding=embedding, num_layers=1, block=block)
+        assert model.most_positions == most
 
 
 @pytest.mark.parametrize("kind", HEADS)
@@ -128,7 +171,7 @@ def test_samples_without_a_seed_are_others_after_every_load(tmp_path):
     """Also where all else is seeded, as before training."""
     keras.utils.set_random_seed(3)
     module = tf.Module()
-    module.draw = tf.function(lambda: uniform(Sampling(), 5, 2), input_signature=[])
+    module.draw = tf.function(lambda: uniform(Sampling(), 5, tf.range(2)), input_signature=[])
     tf.saved_model.save(module, str(tmp_path))
     drawn = []
     for _ in range(2):

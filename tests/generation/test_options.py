@@ -154,6 +154,23 @@ def test_every_search_keeps_the_constraints_and_scores_by_the_model(make, constr
         assert logp == pytest.approx(log_probability(table[row], tokens), rel=2e-5, abs=1e-6)
 
 
+@pytest.mark.parametrize("penalty", [0.5, 1.7])
+@pytest.mark.parametrize("make", [Greedy, Sampling])
+def test_a_repetition_penalty_changes_what_is_chosen_and_no_score(make, penalty):
+    table = random_table(7, end=-1.0)
+    numbers = np.random.default_rng(7).random((BATCH, LENGTH + 1, 1), "float32")
+    others = {"uniform": numbers} if make is Sampling else {}
+    results = {}
+    for value in (1.0, penalty):
+        search = make(constraints=Constraints(repetition_penalty=value))
+        found = find(search, table, max_length=LENGTH + 1, compiled=False, **others)
+        results[value] = [words_of(row) for row in found["tokens"]]
+        for row, tokens in enumerate(results[value]):
+            logp = log_probability(table[row], tokens)
+            assert found["scores"][row] == pytest.approx(logp, rel=2e-5, abs=1e-6)
+    assert results[1.0] != results[penalty]
+
+
 def test_a_required_word_of_no_probability_is_found_by_a_narrow_beam_too():
     table = random_table(4, end=2.0)
     table[..., 4] -= 30.0
@@ -245,6 +262,11 @@ def test_several_samples_of_a_source_are_drawn_apart():
 @pytest.mark.parametrize(
     ("make", "settings_of", "message"),
     [
+        (
+            Constraints,
+            {"repetition_penalty": 0.0},
+            "`repetition_penalty` must be a positive number",
+        ),
         (Sampling, {"temperature": 0.0}, r"Received: temperature=0.0"),
         (Sampling, {"top_k": 0}, r"Received: top_k=0"),
         (Sampling, {"top_p": 1.1}, r"Received: top_p=1.1"),

@@ -29,6 +29,7 @@ CHANGES = {
     "decoder_start_token_id": ({}, 5),
     "eos_token_id": ({}, [5, 6]),
     "renormalize_logits": ({}, True),
+    "repetition_penalty": ({}, 1.05),
 }
 MODES = {None: {}, "greedy": {}, "sampling": {"do_sample": True}, "beams": {"num_beams": 2}}
 
@@ -98,7 +99,8 @@ def test_what_is_not_read_has_no_effect(search):
             "`suppress_tokens` must be none of the forced tokens",
         ),
         ({"num_beams": 2, "early_stopping": "soon"}, "`early_stopping` must be True, False"),
-        ({"repetition_penalty": 1.2}, "`repetition_penalty` must be 1.0 or None"),
+        ({"repetition_penalty": 0.0}, "`repetition_penalty` must be a positive number"),
+        ({"encoder_repetition_penalty": 1.2}, "`encoder_repetition_penalty` must be 1.0 or None"),
         ({"cache_implementation": "quantized"}, "`cache_implementation` must be 'dynamic'"),
     ],
 )

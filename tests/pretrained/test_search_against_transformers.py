@@ -74,6 +74,7 @@ def drawn(rng, kind):
         "forced_bos_token_id": sometimes(0.3, int(rng.integers(3, 9))),
         "forced_eos_token_id": sometimes(0.3, 2),
         "renormalize_logits": sometimes(0.3, True),
+        "repetition_penalty": sometimes(0.4, float(rng.choice([0.7, 1.05, 1.3, 2.0]))),
     }
     if beams > 1:
         settings |= {
@@ -158,6 +159,8 @@ SAMPLED = {
     "small ones": {"top_k": 0, "top_p": 0.8, "min_p": 0.1, "temperature": 1.5},
     "suppressed": {"suppress_tokens": [3, 4], "bad_words_ids": [[5], [7, 8]], "top_k": 9},
     "not first": {"begin_suppress_tokens": [6, 2], "min_new_tokens": 2},
+    "not again": {"repetition_penalty": 1.7, "top_k": 7},
+    "again": {"repetition_penalty": 0.6, "top_k": 0},
 }
 
 

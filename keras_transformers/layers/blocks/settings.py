@@ -92,6 +92,13 @@ class BlockSettings(Traced, Arguments, Composite, Rematerialized, keras.layers.L
         self.layer_scale = layer_scale
         self.supports_masking = True
 
+    @property
+    def most_positions(self) -> int | None:
+        """How long a sequence may be that its mixer takes; None without end."""
+        mixer = self._given.get("mixer")
+        most: int | None = None if mixer is None else getattr(mixer.layer, "most_positions", None)
+        return most
+
     def _part(self, argument: str, given: Any, **numbers: Any) -> dict[str, Prototype]:
         """A part that was given, copied, by its name; beside it there is no number.
 

@@ -159,6 +159,11 @@ class MLPMixing(Mixer):
         self.dropout = rate(self, "dropout", dropout)
         self.seed = seed
 
+    @property
+    def most_positions(self) -> int | None:
+        """How long a sequence may be; None where `build` decides."""
+        return self.max_length
+
     def build(self, x_shape: Shape) -> None:
         check_sequence(self, x_shape)
         self._length = self._known_length(self.max_length, x_shape)

@@ -76,6 +76,11 @@ class RandomSynthesizer(Traced, Mixer):
         self.causal = causal
         self.seed = seed
 
+    @property
+    def most_positions(self) -> int | None:
+        """How long a sequence may be; None where `build` decides."""
+        return self.max_length
+
     def build(self, x_shape: Shape) -> None:
         width = self._check_heads(x_shape)
         self._length = self._known_length(self.max_length, x_shape)
