@@ -6,7 +6,14 @@ import keras
 import tensorflow as tf
 
 from keras_transformers.export.rounds import Rounds
-from keras_transformers.export.served import LENGTHS, Served, bounded, lengths_for, strings
+from keras_transformers.export.served import (
+    LENGTHS,
+    Served,
+    bounded,
+    joined_past_ends,
+    lengths_for,
+    strings,
+)
 from keras_transformers.generation.request import padding_of
 from keras_transformers.text import framed
 from keras_transformers.text.wordpiece import WordPieceTokenizer
@@ -78,7 +85,7 @@ class MaskFiller(Served):
             )
             words = tf.reshape(detokenize(tf.reshape(best, [-1, 1])), [-1, number])
             return {
-                "text": detokenize(filled),
+                "text": joined_past_ends(self._tokenizer, filled, self._padding),
                 "candidates": tf.where(any_masked[:, None], words, ""),
                 "probabilities": tf.where(any_masked[:, None], probabilities, 0.0),
             }

@@ -179,19 +179,34 @@ def without_draft(owner: str, search: Search) -> Search:
     return search
 
 
-def uniform(search: Search, max_length: Any, batch: tf.Tensor) -> tf.Tensor | None:
+def is_seeded(search: Search) -> bool:
+    """Whether a search draws by a seed."""
+    search = search.search if isinstance(search, Shortlisted) else search
+    return isinstance(search, Sampling) and search.seed is not None
+
+
+def uniform(search: Search, max_length: Any, rows: tf.Tensor) -> tf.Tensor | None:
     """The random numbers of `Sampling`, `(batch, max_length, samples)`, or None.
 
-    Those of a seed follow from row and position alone, whatever the sizes of a round.
+    Those of a seed follow from a row's number and the position alone, whatever else is asked for.
+
+    Args:
+        search: The search.
+        max_length: Number of positions.
+        rows: Numbers of the rows in their request, integers `(batch,)`.
     """
     search = search.search if isinstance(search, Shortlisted) else search
     if not isinstance(search, Sampling):
         return None
+    samples = search.beams
     if search.seed is None:
         # Not `tf.random.uniform`: where a global seed is set, as training does, it writes one into
         # the graph, and the numbers are the same after every load.
-        shape = tf.stack([batch, max_length, search.beams])
+        shape = tf.stack([tf.shape(rows)[0], max_length, samples])
         return tf.raw_ops.RandomUniform(shape=shape, dtype=tf.float32, seed=0, seed2=0)
-    shape = [max_length, LARGEST_BATCH, search.beams]
-    drawn = tf.random.stateless_uniform(shape, seed=[search.seed, 0])
-    return tf.transpose(drawn[:, :batch], [1, 0, 2])
+    seed = tf.constant(search.seed, tf.int64)
+    return tf.map_fn(
+        lambda row: tf.random.stateless_uniform([max_length, samples], tf.stack([seed, row])),
+        tf.cast(rows, tf.int64),
+        fn_output_signature=tf.TensorSpec([None, samples], tf.float32),
+    )

@@ -10,9 +10,10 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformers.annotations import StrPath, Tokenizer, Values
-from keras_transformers.export.rounds import CompiledRounds, PortableRounds, Rounds
+from keras_transformers.export.rounds import CompiledRounds, PortableRounds, Rounds, is_seeded
 from keras_transformers.export.warm_up import warm_up_records, write_warm_up
 from keras_transformers.generation.request import vocabularies_of
+from keras_transformers.generation.search import Search
 from keras_transformers.predictors import KINDS
 
 LENGTHS = (32, 64, 128, 256, 512)  # of texts, in ids, where nothing else is said
@@ -40,6 +41,7 @@ class Served(tf.Module):
     """
 
     kind: str | None = None  # one of `predictors.KINDS`
+    first_row: tf.Variable | None = None  # number of a request's first row, of seeded samples
 
     def __init__(self, name: str, *requests: tf.TensorSpec) -> None:
         super().__init__(name=name)
@@ -65,6 +67,19 @@ class Served(tf.Module):
     @property
     def _model(self) -> Any:
         return self._model_of()
+
+    def _count_rows(self, search: Search) -> None:
+        """Lets whoever asks in several requests say where each begins, so that none is drawn twice.
+
+        Of use for a search with a seed alone, whose random numbers follow from the row's.
+        """
+        if is_seeded(search):
+            self.first_row = tf.Variable(0, trainable=False, name="first_row")
+
+    def _row_numbers(self, ids: tf.RaggedTensor) -> tf.Tensor:
+        """Numbers of the rows of a request, int32 `(batch,)`."""
+        numbers = tf.range(tf.cast(ids.nrows(), tf.int32))
+        return numbers if self.first_row is None else numbers + self.first_row
 
     def __call__(self, *requests: Values | tf.Tensor) -> dict[str, tf.Tensor]:
         """Answers a batch: a dict of tensors, compiled by XLA; see `_answer`."""
@@ -194,6 +209,24 @@ def bounded(text: tf.Tensor, longest: int, end: bool = False) -> tuple[tf.Tensor
     size, most = tf.strings.length(text), max(1 << 16, 64 * longest)
     start = tf.maximum(size - most, 0) if end else tf.zeros_like(size)
     return tf.strings.substr(text, start, tf.fill(tf.shape(size), most)), size > most
+
+
+def joined_past_ends(tokenizer: Tokenizer, ids: tf.Tensor, padding: int) -> tf.Tensor:
+    """Joins ids to strings; END vanishes like other marks, and what stands behind it stays.
+
+    `detokenize` drops all from the first END on. But a prompt may contain END, as may a text whose
+    masks are filled.
+
+    Args:
+        tokenizer: Tokenizer whose `detokenize` joins them.
+        ids: Integers `(batch, length)`.
+        padding: Padding of `ids`, which need not be the tokenizer's.
+
+    Returns:
+        Strings `(batch,)`.
+    """
+    is_shown = (ids != padding) & (ids != tokenizer.end_id)
+    return tokenizer.detokenize(tf.ragged.boolean_mask(ids, is_shown))
 
 
 def strings(texts: Sequence[str | bytes]) -> tf.Tensor:

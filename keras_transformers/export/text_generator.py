@@ -7,7 +7,14 @@ import tensorflow as tf
 
 from keras_transformers.annotations import Tokenizer
 from keras_transformers.export.rounds import Rounds, uniform, without_draft
-from keras_transformers.export.served import Served, bounded, lengths_for, lengths_up_to, strings
+from keras_transformers.export.served import (
+    Served,
+    bounded,
+    joined_past_ends,
+    lengths_for,
+    lengths_up_to,
+    strings,
+)
 from keras_transformers.generation import Request, Sampling, decode
 from keras_transformers.generation.request import Decodable, padding_of
 from keras_transformers.generation.search import Search
@@ -95,11 +102,14 @@ class TextGenerator(Served):
         self._hold(model)
         self._tokenizer = tokenizer
         self._search, self._lengths, self._new_tokens = search, lengths, new_tokens
+        self._count_rows(search)
 
     def _answer(self, text: tf.Tensor, rounds: Rounds) -> dict[str, tf.Tensor]:
         longest = self._lengths[-1]
         text, cut = bounded(text, longest, end=True)
         ids = self._tokenizer.tokenize(text)
+        # A prompt may name the token of padding, which would leave a choice to the search.
+        ids = tf.ragged.boolean_mask(ids, ids != padding_of(self._model))
         lengths = ids.row_lengths()
         # Something must stand before the first token that is chosen.
         start = self._tokenizer.start_id
@@ -113,31 +123,32 @@ class TextGenerator(Served):
             first = tf.fill([ids.nrows(), 1], start)
         prompts = tf.concat([first, ids[:, -longest:]], axis=1)
 
-        found = rounds.run_by_length(lambda ids: self._write(ids, rounds), prompts, RESULTS)
+        def compute(ids: tf.RaggedTensor, rows: tf.Tensor) -> dict[str, tf.Tensor]:
+            return self._write(ids, rows, rounds)
+
+        found = rounds.run_by_length(compute, prompts, RESULTS, self._row_numbers(prompts))
         return {**found, "truncated": (lengths > longest) | cut}
 
-    def _write(self, ids: tf.RaggedTensor, rounds: Rounds) -> dict[str, tf.Tensor]:
-        """Continues ragged prompts, START first."""
-        padding, end = padding_of(self._model), self._tokenizer.end_id
+    def _write(
+        self, ids: tf.RaggedTensor, rows: tf.Tensor, rounds: Rounds
+    ) -> dict[str, tf.Tensor]:
+        """Continues ragged prompts, START first, of these numbers in their request."""
+        padding = padding_of(self._model)
         prompts = rounds.padded(ids, [length + 1 for length in self._lengths], padding)
         size = tf.shape(prompts)[1]
         start, forced = prompts[:, :1], prompts[:, 1:]
         widths = [[0, 0], [0, self._new_tokens]]
         forced = tf.pad(forced, widths, constant_values=padding)
-        drawn = uniform(self._search, tf.shape(forced)[1], tf.shape(forced)[0])
+        drawn = uniform(self._search, tf.shape(forced)[1], rows)
         decode_rows = rounds.program(self._decode)
         tokens, finished = decode_rows(start[:, 0], forced, drawn, size - 1, rounds.stages)
-        # Part of the text, where it is no mark.
-        shown = tf.where(start == end, padding, start)
-        prompts, texts = (self._text(tf.concat([shown, rest], axis=1)) for rest in (forced, tokens))
+        prompts, texts = (self._text(tf.concat([start, rest], axis=1)) for rest in (forced, tokens))
         rest = tf.strings.substr(texts, tf.strings.length(prompts), tf.strings.length(texts))
         return {"text": texts, "continuation": rest, "finished": finished}
 
     def _text(self, ids: tf.Tensor) -> tf.Tensor:
-        """Texts of ids, where the model's padding need not be the tokenizer's: Llama has none."""
-        padding = padding_of(self._model)
-        own = getattr(self._tokenizer, "pad_id", padding)
-        return self._tokenizer.detokenize(tf.where(ids == padding, own, ids))
+        """Texts of dense ids of the model, whose padding need not be the tokenizer's."""
+        return joined_past_ends(self._tokenizer, ids, padding_of(self._model))
 
     def _decode(
         self,

@@ -40,8 +40,8 @@ class TokenScores(Besides):
         padding = padding_of(translator._model)
         widest = translator.most_tokens(translator.longest)
 
-        def compute(ids: tf.RaggedTensor) -> dict[str, tf.Tensor]:
-            tokens, scores = translator._found(ids, rounds)
+        def compute(ids: tf.RaggedTensor, rows: tf.Tensor) -> dict[str, tf.Tensor]:
+            tokens, scores = translator._found(ids, rows, rounds)
             target = tf.concat([rows_of(starts, tf.shape(tokens)[0]), tokens], axis=1)
             source = rounds.padded(ids, translator._lengths, padding)
             found = rounds.program(translator.log_probabilities)(source, target)
@@ -59,7 +59,9 @@ class TokenScores(Besides):
             "ids": tf.TensorSpec([None, widest], tf.int32),
             "log_probabilities": tf.TensorSpec([None, widest], tf.float32),
         }
-        found = rounds.run_by_length(compute, sources, results)
+        found = rounds.run_by_length(
+            compute, sources, results, translator._row_numbers(sources)
+        )
         ids = found["ids"][:, chosen:]
         real = (ids != padding) & ~empty[:, None]
         length = tf.reduce_max(tf.reduce_sum(tf.cast(real, tf.int32), axis=1))

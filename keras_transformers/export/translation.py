@@ -124,6 +124,7 @@ class Translator(FurtherFunctions):
                 f"published folder). Received: {type(tokenizer).__name__} without one"
             )
         self._search = languages.without_marks(search)
+        self._count_rows(search)
         self._lists: Lists | None = None
         if shortlist is not None:
             self._search = Shortlisted(shortlist, self._search)
@@ -199,10 +200,13 @@ class Translator(FurtherFunctions):
         """Answers texts (and languages), with ids of phrases if such are demanded."""
         sources, empty, cut = self._sources(*request)
 
-        def compute(ids: tf.RaggedTensor, *phrases: tf.Tensor) -> dict[str, tf.Tensor]:
-            return self._translate(ids, rounds, *phrases)
+        def compute(
+            ids: tf.RaggedTensor, rows: tf.Tensor, *phrases: tf.Tensor
+        ) -> dict[str, tf.Tensor]:
+            return self._translate(ids, rows, rounds, *phrases)
 
-        found = rounds.run_by_length(compute, sources, RESULTS, *phrases)
+        numbers = self._row_numbers(sources)
+        found = rounds.run_by_length(compute, sources, RESULTS, numbers, *phrases)
         return {
             "translation": tf.where(empty, "", found["translation"]),
             "score": tf.where(empty, 0.0, found["score"]),
@@ -210,15 +214,18 @@ class Translator(FurtherFunctions):
         }
 
     def _translate(
-        self, ids: tf.RaggedTensor, rounds: Rounds, *phrases: tf.Tensor
+        self, ids: tf.RaggedTensor, rows: tf.Tensor, rounds: Rounds, *phrases: tf.Tensor
     ) -> dict[str, tf.Tensor]:
-        tokens, scores = self._found(ids, rounds, *phrases)
+        tokens, scores = self._found(ids, rows, rounds, *phrases)
         return {"translation": self._tokenizer.detokenize(tokens), "score": scores}
 
     def _found(
-        self, ids: tf.RaggedTensor, rounds: Rounds, *phrases: tf.Tensor
+        self, ids: tf.RaggedTensor, numbers: tf.Tensor, rounds: Rounds, *phrases: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Tokens `(batch, length)` and the search's scores `(batch,)` of a round of sources."""
+        """Tokens `(batch, length)` and the search's scores `(batch,)` of a round of sources.
+
+        `numbers` are those of its rows in their request.
+        """
         search, padding = rounds.program(self._decode), padding_of(self._model)
 
         def decode_rows(rows: int | None) -> Any:
@@ -226,7 +233,7 @@ class Translator(FurtherFunctions):
             # into a wrong constant.
             source = rounds.padded(ids, self._lengths, padding)
             source = tf.ensure_shape(source, [rows, None])
-            drawn = self.drawn(ids, self.most_tokens(tf.shape(source)[1]))
+            drawn = self.drawn(ids, self.most_tokens(tf.shape(source)[1]), numbers)
             if phrases:  # of any tokens, so lists do not count
                 asked = [tf.ensure_shape(each, [rows, *each.shape[1:]]) for each in phrases]
                 return search(source, drawn, rounds.stages, None, *asked)
@@ -238,17 +245,20 @@ class Translator(FurtherFunctions):
             tokens, scores = tokens[:, 0], scores[:, 0]
         return tokens, scores
 
-    def drawn(self, ids: tf.RaggedTensor, most: tf.Tensor) -> tf.Tensor | None:
+    def drawn(
+        self, ids: tf.RaggedTensor, most: tf.Tensor, rows: tf.Tensor
+    ) -> tf.Tensor | None:
         """Hook: the random numbers in [0, 1) of `Sampling` for a round, None for other searches.
 
         Args:
             ids: Of its sources, int32 `(batch, None)`.
             most: Tokens of each translation, at most.
+            rows: Numbers of the sources in their request, int32 `(batch,)`.
 
         Returns:
             float32 `(batch, most, samples)`.
         """
-        return uniform(self._search, most, ids.nrows())
+        return uniform(self._search, most, rows)
 
     def _decode(
         self,

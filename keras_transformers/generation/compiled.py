@@ -46,7 +46,10 @@ class _Generator(keras.Model):
 
 
 def uniform_of(search: Search, batch: int, max_length: int) -> Array | None:
-    """The random numbers of a search, `(batch, max_length, number)`; None where it takes none."""
+    """The random numbers of a search, `(batch, max_length, number)`; None where it takes none.
+
+    Those of a seed follow from the row and the position alone, however many there are of either.
+    """
     number, sampling = search.beams, search
     if isinstance(search, Speculative):
         number, sampling = DRAWS, search.search
@@ -55,7 +58,12 @@ def uniform_of(search: Search, batch: int, max_length: int) -> Array | None:
     if not isinstance(sampling, Sampling):
         return None
     shape = (batch, max_length, number)
-    return np.random.default_rng(sampling.seed).random(shape, "float32")
+    if sampling.seed is None:
+        return np.random.default_rng().random(shape, "float32")
+    numbers = np.empty(shape, "float32")
+    for row in range(batch):
+        np.random.default_rng((sampling.seed, row)).random(dtype="float32", out=numbers[row])
+    return numbers
 
 
 def _without_seed(search: Search) -> Search:

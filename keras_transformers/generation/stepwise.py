@@ -138,7 +138,8 @@ class Sampling(_Stepwise):
         min_p: Keeps tokens at least this share as probable as the most probable one (Nguyen et al.
             2024, https://arxiv.org/abs/2407.01082); None keeps all.
         num_samples: Number of sequences for each source.
-        seed: Integer for the same tokens every time; None draws anew with every call.
+        seed: Integer for the same tokens every time; None draws anew with every call. The random
+            numbers of a sequence then follow from the seed and its place among the sources alone.
         constraints: `Constraints` on what may be chosen.
 
     Raises:

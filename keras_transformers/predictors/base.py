@@ -160,17 +160,19 @@ class Predictor(Learning):
         number = len(items) if isinstance(items, Sized) else None
         bar = keras.utils.Progbar(number, unit_name="row") if verbose else None
         items = iter(items)
+        first = 0
         while part := list(itertools.islice(items, size)):
-            yield from self._request(part, details)
+            yield from self._request(part, details, first)
+            first += len(part)
             if bar:
                 bar.add(len(part))
 
-    def _request(self, items: list[Any], details: bool) -> list[Any]:
-        """A list of answers, or `Refused`s, for a list of things."""
+    def _request(self, items: list[Any], details: bool, first: int) -> list[Any]:
+        """A list of answers, or `Refused`s, for a list of things, the first of this number."""
         answers = [self._tried(item) for item in items]
         good = [i for i, answer in enumerate(answers) if not isinstance(answer, Refused)]
         if good:
-            found = self._found([answers[i] for i in good], details)
+            found = self._found([answers[i] for i in good], details, first)
             for i, answer in zip(good, found, strict=True):
                 if isinstance(answer, Refused):
                     answer = Refused(f"{answer.reason} {received(items[i])}")
@@ -184,19 +186,22 @@ class Predictor(Learning):
         except ValueError as error:
             return Refused(str(error))
 
-    def _found(self, strings: list[Any], details: bool) -> list[Any]:
+    def _found(self, strings: list[Any], details: bool, first: int) -> list[Any]:
         """The answers to strings; halves a request that fails, until its bad rows are found."""
+        first_row = getattr(self._run, "first_row", None)
+        if first_row is not None:  # of a search with a seed, which would draw alike in each request
+            first_row.assign(first)
         try:
             found = self._run(self._request_of(strings), *self._besides(len(strings)))
         except tf.errors.InvalidArgumentError as error:
             if len(strings) == 1:
                 return [Refused(self._failure(error))]
             half = len(strings) // 2
-            return [
-                row
-                for part in (strings[:half], strings[half:])
-                for row in self._found(part, details)
-            ]
+            before = self._found(strings[:half], details, first)
+            return before + self._found(strings[half:], details, first + half)
+        finally:
+            if first_row is not None:
+                first_row.assign(0)
         found = {name: np.asarray(values) for name, values in found.items()}
         if "truncated" in found:
             self._number_cut += int(np.count_nonzero(found["truncated"]))

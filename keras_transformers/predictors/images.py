@@ -133,13 +133,13 @@ class ArrayClassifierPredictor(ImageClassifierPredictor):
             )
         return as_bytes(item if item.ndim == 3 else item[..., None])
 
-    def _found(self, arrays: list[Any], details: bool) -> list[Any]:
+    def _found(self, arrays: list[Any], details: bool, first: int) -> list[Any]:
         """The answers, those to arrays of one shape together."""
         answers = [None] * len(arrays)
         for shape in dict.fromkeys(each.shape for each in arrays):
             positions = [i for i, each in enumerate(arrays) if each.shape == shape]
             try:
-                found = super()._found([arrays[i] for i in positions], details)
+                found = super()._found([arrays[i] for i in positions], details, first)
             except (TypeError, ValueError) as error:  # of another shape than is declared
                 found = [Refused(self._failure(error))] * len(positions)
             for position, answer in zip(positions, found, strict=True):

@@ -1,5 +1,6 @@
 """Terms and what they must be in a translation."""
 
+import functools
 import re
 import unicodedata
 from collections.abc import Iterable, Mapping
@@ -13,8 +14,10 @@ from keras_transformers.tables import read_bytes
 _ALONE = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005\u3041-\u309f\u3400-\u4dbf\u4e00-\u9fff"
 _ALONE += "\uf900-\ufaff\U00020000-\U0003ffff"
 _KATAKANA = "\u30a1-\u30ff\uff66-\uff9f"
-_WORDS = re.compile(rf"[{_ALONE}]|[{_KATAKANA}]+|(?:(?![{_ALONE}{_KATAKANA}])\w)+|[^\w\s]")
-_APOSTROPHES = str.maketrans("\u2018\u2019\u02bc\uff07", "''''")
+# One apostrophe for all. Soft hyphens, word joiners and selectors of a glyph's form are no letters.
+_FORMS: dict[int, str | None] = {ord(sign): "'" for sign in "\u2018\u2019\u02bc\uff07"}
+_FORMS |= dict.fromkeys((0xAD, 0x2060, 0xFEFF, *range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0)))
+_JOINERS = "\u200c\u200d"
 _HANGUL = re.compile(r"[\uac00-\ud7a3]")
 # Particles that Korean writes at the end of a noun.
 _PARTICLES = (
@@ -24,16 +27,46 @@ _PARTICLES += "보다 나 이나 라도 이라도 마다 조차 밖에 들 들�
 PARTICLES = tuple(sorted(_PARTICLES.split(), key=len, reverse=True))
 
 
+@functools.cache
+def marks() -> frozenset[str]:
+    r"""Returns the characters that go on with a word, none of which `\w` matches.
+
+    These are the combining marks of Unicode, such as vowel signs of Indic scripts and accents that
+    no composed letter has, and the joiners of zero width.
+    """
+    signs = map(chr, range(0x300, 0x1F000))
+    return frozenset({*(sign for sign in signs if unicodedata.category(sign)[0] == "M"), *_JOINERS})
+
+
+@functools.cache
+def _pattern() -> re.Pattern[str]:
+    """Returns what matches a word with its marks, or another sign."""
+    mark = f"[{''.join(sorted(marks()))}]"
+    letter = rf"(?:(?![{_ALONE}{_KATAKANA}])\w)"
+    patterns = (
+        rf"[{_ALONE}]{mark}*",
+        rf"[{_KATAKANA}](?:[{_KATAKANA}]|{mark})*",
+        rf"{letter}(?:{letter}|{mark})*",
+        rf"[^\w\s]{mark}*",
+    )
+    return re.compile("|".join(patterns))
+
+
 def _words_of(text: str) -> list[str]:
-    """Returns words and marks, in one form of Unicode and with one apostrophe."""
-    return _WORDS.findall(unicodedata.normalize("NFC", text).translate(_APOSTROPHES))
+    """Returns words and signs, in one form of Unicode and with one apostrophe."""
+    return _pattern().findall(unicodedata.normalize("NFC", text.translate(_FORMS)))
+
+
+def _fits(own: str, word: str) -> bool:
+    """Whether a word of a term is a word of a sentence, whose large letters small ones match."""
+    return own == word or own == own.lower() and own.casefold() == word.casefold()
 
 
 class Glossary:
     """Terms of a source language, and the phrases that must stand for them.
 
     A term is found where its words stand one behind the other, whatever white space is between
-    them; never inside a word. In scripts without spaces between words (Chinese, Japanese, Thai) it
+    them; never inside a word, to which vowel signs and other combining marks belong. In scripts without spaces between words (Chinese, Japanese, Thai) it
     is found anywhere, but inside no longer run of Katakana, and in Korean also before a particle
     ("네트워크를"). All forms of Unicode and of the apostrophe are alike. Small letters match large
     ones, too: "open" finds "Open". A word of the term with a large letter is found only as it is
@@ -147,7 +180,7 @@ class Glossary:
                 key = (*folded[: size - 1], last.casefold())
                 for term, phrase in self._by_words.get(key, ()):
                     pairs = zip(term, spelled, strict=True)
-                    if all(own in (word, word.casefold()) for own, word in pairs):
+                    if all(_fits(own, word) for own, word in pairs):
                         return size, phrase
         return 1, None
 

@@ -10,8 +10,8 @@ from keras_transformers.predictors import TranslatorPredictor
 class SeededTranslator(Translator):
     """A `Translator` that draws by a seed and the text alone.
 
-    Each text has random numbers of its own. Those of `Sampling(seed=...)` are the same for one row
-    of a round as for that of the next, which is too few for a corpus. A text becomes the same
+    The random numbers of `Sampling(seed=...)` follow from a row's number, which is another one if
+    a corpus is shared out in other ways. Here they follow from the text. A text becomes the same
     wherever it stands, up to the rounding of what is computed, so that a job that was killed or is
     shared out goes on as it was begun.
     """
@@ -20,10 +20,10 @@ class SeededTranslator(Translator):
         super().__init__(*arguments)
         self._seed = seed
 
-    def drawn(self, ids, most):
+    def drawn(self, ids, most, rows):
         """See `Translator.drawn`."""
         if not isinstance(self.search, Sampling):
-            return super().drawn(ids, most)
+            return super().drawn(ids, most, rows)
         texts = tf.strings.reduce_join(tf.strings.as_string(ids), axis=1, separator=" ")
         keys = tf.strings.to_hash_bucket_strong(texts, (1 << 31) - 1, [self._seed, 0])
         beams = self.search.beams

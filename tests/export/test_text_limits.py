@@ -128,7 +128,7 @@ def test_samples_without_a_seed_are_others_after_every_load(tmp_path):
     """Also where all else is seeded, as before training."""
     keras.utils.set_random_seed(3)
     module = tf.Module()
-    module.draw = tf.function(lambda: uniform(Sampling(), 5, 2), input_signature=[])
+    module.draw = tf.function(lambda: uniform(Sampling(), 5, tf.range(2)), input_signature=[])
     tf.saved_model.save(module, str(tmp_path))
     drawn = []
     for _ in range(2):

@@ -175,7 +175,9 @@ def test_what_its_own_search_must_not_choose_stays_so(untrained):
 def drawn(predictor, seed, ids, most):
     parts = predictor.model, predictor.tokenizer, Sampling()
     translator = searches.SeededTranslator(*parts, seed=seed)
-    return translator.drawn(tf.RaggedTensor.from_tensor(ids), tf.constant(most)).numpy()
+    return translator.drawn(
+        tf.RaggedTensor.from_tensor(ids), tf.constant(most), tf.range(len(ids))
+    ).numpy()
 
 
 def test_a_text_is_drawn_alike_wherever_it_stands_and_others_by_numbers_of_their_own(untrained):

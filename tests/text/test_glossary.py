@@ -1,5 +1,7 @@
 """Claims about glossaries: which terms are found, and which files are refused."""
 
+import unicodedata
+
 import pytest
 
 from keras_transformers.text import Glossary
@@ -74,8 +76,49 @@ def test_bad_files_are_refused_by_line(tmp_path, text, message):
         ("don't", "You don\u2019t", True),
         ("l\u2019eau", "de l'eau", True),
         ("open", "reopened", False),
+        # Small letters match large ones, those that casefolding changes too.
+        ("groß", "Groß ist es", True),
+        ("groß", "GROSS", True),
+        ("Groß", "Groß ist es", True),
+        ("Schließen", "Schließen Sie", True),
+        ("Schließen", "schließen", False),
+        ("λόγος", "Λόγος", True),
+        ("λόγος", "ΛΌΓΟΣ", True),
+        ("Λόγος", "ο Λόγος", True),
+        # Combining marks belong to their words.
+        ("हिन्दी", "हिन्दी भाषा", True),
+        ("हिन्द", "हिन्दी भाषा", False),
+        ("நிலை", "நிலையம்", False),
+        ("কম", "কম্পিউটার", False),
+        ("กา", "กาแฟ", True),
+        ("ก", "กิน", False),
+        ("q", "q\u0307", False),
+        ("x\u0323", "x\u0323 y", True),
+        ("خواهم", "می\u200cخواهم", False),
+        ("می\u200cخواهم", "من می\u200cخواهم", True),
+        # What changes the look of a letter alone is none.
+        ("network", "net\u00adwork", True),
+        ("葛", "葛\U000e0100飾", True),
     ],
 )
 def test_terms_of_every_script_are_found(term, sentence, is_found):
     assert Glossary({term: "X"}).find(sentence) == (["X"] if is_found else [])
     assert Glossary([(term, "X", "de")]).towards("de").find(sentence) == (["X"] if is_found else [])
+
+
+def test_words_end_where_unicode_says():
+    """Python's `str.isalnum` and the category of each character decide, for all characters."""
+    for code in range(0x300, 0x3000):
+        sign = chr(code)
+        goes_on = unicodedata.category(sign)[0] == "M" or sign.isalnum() or sign in "\u200c\u200d"
+        composed = unicodedata.normalize("NFC", f"ы{sign}") != f"ы{sign}"
+        if composed or sign in "\u2060" or is_alone(code):
+            continue
+        assert bool(Glossary({"ы": "X"}).find(f"ы{sign}")) != goes_on, hex(code)
+
+
+def is_alone(code):
+    """Whether a letter is of a script without spaces, which begins a word anywhere."""
+    is_mark = unicodedata.category(chr(code))[0] == "M"
+    starts = (0xE00, 0xF00), (0x1000, 0x10A0), (0x1780, 0x1800)
+    return not is_mark and any(low <= code < high for low, high in starts)

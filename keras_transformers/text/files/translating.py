@@ -11,6 +11,7 @@ from keras_transformers.text.files.marks import Shown, fits, with_unseen
 from keras_transformers.text.files.parts import Mark, Parts, joined
 from keras_transformers.text.files.sentences import Sentence, sentences
 from keras_transformers.text.files.text_file import TextFile
+from keras_transformers.text.glossary import marks
 
 Ask: TypeAlias = Callable[[list[str]], Sequence[str | None]]
 Asked: TypeAlias = tuple[Parts, tuple[str, ...]]  # a sentence, and those before it
@@ -199,8 +200,14 @@ def _bare(parts: Parts) -> str:
 def _once(words: str, text: str) -> tuple[int, int] | None:
     """Where words stand in a text, if they do once."""
     pattern = rf"(?<!\w){re.escape(words)}(?!\w)"
-    found = [match.span() for match in re.finditer(pattern, text, re.IGNORECASE)]
-    return found[0] if len(found) == 1 else None
+    spans = [match.span() for match in re.finditer(pattern, text, re.IGNORECASE)]
+    spans = [
+        (start, end)
+        for start, end in spans
+        # A combining mark belongs to the word that it stands in.
+        if not set(text[max(start - 1, 0) : start] + text[end : end + 1]) & marks()
+    ]
+    return spans[0] if len(spans) == 1 else None
 
 
 def _pieces(core: Parts) -> Way:

@@ -24,6 +24,7 @@ from keras_transformers.text.files import (
     read_file,
 )
 from keras_transformers.text.files.formats import BY_SUFFIX
+from keras_transformers.text.files.translating import _once
 from tests.text.files.samples import KEPT, SAMPLES, lose, shout, split
 
 IN_PLACE = [name for name in SAMPLES if name[2:] in ("txt", "md", "html", "srt")]
@@ -421,3 +422,9 @@ def test_subtitles_need_no_empty_lines_between():
         "7Close.",
     ]  # the break is a mark
     assert translated(file, shout) == data.replace(b"Open", b"OPEN").replace(b"Close", b"CLOSE")
+
+
+def test_words_of_a_pair_are_found_where_no_mark_goes_on_with_them():
+    assert _once("हिन्द", "हिन्दी हिन्द") == (7, 12)
+    assert _once("red", "The Red, re\u0301d and reddish") == (4, 7)
+    assert _once("red", "red Red") is None

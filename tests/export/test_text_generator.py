@@ -1,0 +1,205 @@
+"""Claims about exports that go on with a text."""
+
+import functools
+import pathlib
+import tempfile
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from keras_transformers.export import MaskFiller, TextGenerator, Translator
+from keras_transformers.export.rounds import uniform
+from keras_transformers.generation import BeamSearch, Greedy, Sampling, generate, generate_all
+from keras_transformers.models import LanguageModel, TextEncoder, Transformer
+from keras_transformers.text import WordPieceTokenizer
+from tests.pretrained import folders
+from tests.pretrained.piece_folders import write
+from tests.text import scripts
+
+SIZES = {"hidden_dim": 24, "num_heads": 2, "mlp_dim": 32, "num_layers": 1}
+NEW_TOKENS = 6
+
+
+def random(model):
+    model.build((None, None))
+    rng = np.random.default_rng(0)
+    model.set_weights([rng.normal(size=weight.shape) / 2 for weight in model.get_weights()])
+    return model
+
+
+@functools.cache
+def tokenizer_of(kind):
+    folder = pathlib.Path(tempfile.mkdtemp())
+    if kind == "word pieces":
+        return WordPieceTokenizer.train(["the king and the queen, to be or not to be"], 60)
+    if kind == "byte pairs":
+        folders.gpt2(folder)
+        return folders.pretrained.load_tokenizer(folder)
+    if kind == "pieces":
+        write(folder, "T5Tokenizer")
+        return folders.pretrained.load_tokenizer(folder)
+    return folders.text.FastTokenizer(scripts.learnt(kind), "<s>", "</s>", "<pad>", "<mask>")
+
+
+# Kind of tokenizer -> its END as it is written.
+ENDS = {"word pieces": "[SEP]", "byte pairs": "<|endoftext|>", "pieces": "</s>", "llama 3": "</s>"}
+
+
+def padding_of(kind):
+    return -1 if kind in ("byte pairs", "llama 3") else tokenizer_of(kind).pad_id
+
+
+@functools.cache
+def model_of(kind):
+    size = tokenizer_of(kind).vocab_size
+    options = {"max_length": 80, "padding_id": padding_of(kind)}
+    return random(LanguageModel.from_variant("small", size, **SIZES, **options))
+
+
+def continued(model, ids, end):
+    """Ids that follow, each the most probable one by a whole pass of the model."""
+    ids, size = list(ids), len(ids)
+    while len(ids) < size + NEW_TOKENS:
+        logits = model(np.array([ids], "int32"), training=False).numpy()[0, -1].astype("float64")
+        if model.padding_id >= 0:
+            logits[model.padding_id] = -np.inf
+        ids.append(int(logits.argmax()))
+        if ids[-1] == end:
+            break
+    return ids[size:]
+
+
+def texts(strings):
+    return [string.decode() for string in strings.numpy()]
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("kind", ENDS)
+def test_a_prompt_with_an_end_in_it_is_gone_on_with(kind, compiled):
+    tokenizer, end = tokenizer_of(kind), ENDS[kind]
+    model = model_of(kind)
+    prompts = ["the king", f"the king{end}and the queen", f"{end}to be", f"to be{end}{end}or{end}"]
+    ids = tokenizer.tokenize(prompts).to_list()
+    assert [row.count(tokenizer.end_id) for row in ids] == [0, 1, 1, 3]
+    before = [] if tokenizer.start_id is None else [tokenizer.start_id]
+    expected = [continued(model, before + row, tokenizer.end_id) for row in ids]
+    writer = TextGenerator(model, tokenizer, Greedy(), NEW_TOKENS, prompt_lengths=(24,))
+    found = (writer if compiled else writer.portable)(tf.constant(prompts))
+    shown = []
+    for row, rest in zip(ids, expected, strict=True):
+        whole = [token for token in row + rest if token != tokenizer.end_id]
+        shown.append(tokenizer.detokenize([whole]).numpy()[0].decode())
+    assert texts(found["text"]) == shown
+    for text, continuation, row in zip(shown, texts(found["continuation"]), ids, strict=True):
+        prompt = [token for token in row if token != tokenizer.end_id]
+        assert tokenizer.detokenize([prompt]).numpy()[0].decode() + continuation == text
+        assert continuation
+    finished = [rest[-1] == tokenizer.end_id for rest in expected]
+    assert found["finished"].numpy().tolist() == finished
+    assert texts(found["text"]) == [writer.write([prompt])[0] for prompt in prompts]
+
+
+def test_an_end_in_a_prompt_ends_no_beam_and_reaches_a_saved_model(tmp_path):
+    kind = "byte pairs"
+    tokenizer, search = tokenizer_of(kind), BeamSearch(3)
+    writer = TextGenerator(model_of(kind), tokenizer, search, NEW_TOKENS, prompt_lengths=(24,))
+    prompts = tf.constant(["the king<|endoftext|>and the queen", "to be"])
+    found = writer(prompts)
+    assert all(len(each) for each in texts(found["continuation"]))
+    saved = tf.saved_model.load(str(writer.save(tmp_path)))
+    for name in ("serving_default", "xla"):
+        answer = saved.signatures[name](text=prompts)
+        assert texts(answer["text"]) == texts(found["text"])
+
+
+def test_padding_that_a_prompt_names_is_left_out():
+    kind = "word pieces"
+    writer = TextGenerator(model_of(kind), tokenizer_of(kind), Greedy(), NEW_TOKENS, (24,))
+    with_padding, without = writer.write(["the king [PAD] and the queen", "the king and the queen"])
+    assert with_padding == without
+
+
+@functools.cache
+def seeded(kind):
+    """A generator or translator whose samples are almost surely distinct."""
+    if kind == "generator":
+        model, tokenizer = model_of("byte pairs"), tokenizer_of("byte pairs")
+        return TextGenerator(model, tokenizer, Sampling(temperature=9.0, seed=3), 8, (4, 16))
+    tokenizer = tokenizer_of("word pieces")
+    model = Transformer.from_variant("base", tokenizer.vocab_size, **SIZES)
+    model.build({"source": (None, None), "target": (None, None)})
+    search = Sampling(temperature=9.0, seed=3)
+    return Translator(model, tokenizer, search, (4, 16), new_tokens=8)
+
+
+def answers(served, prompts, compiled):
+    found = (served if compiled else served.portable)(tf.constant(prompts))
+    return texts(found["text" if "text" in found else "translation"])
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("kind", ["generator", "translator"])
+def test_copies_of_a_text_are_drawn_apart_whatever_else_is_asked_for(kind, compiled):
+    served = seeded(kind)
+    found = answers(served, ["to be"] * 130, compiled)
+    assert len(set(found)) >= 125  # a few end at once
+    # The number of a row decides, not what stands beside it or in which round it is.
+    others = ["to be", "the king and the queen or not to be"] * 65
+    assert answers(served, others, compiled)[::2] == found[::2]
+    assert answers(served, ["to be"] * 3, compiled) == found[:3]
+
+
+@pytest.mark.parametrize("kind", ["generator", "translator"])
+def test_requests_of_any_size_draw_the_same(kind):
+    served = seeded(kind)
+    found = served.predict(["to be"] * 20)
+    assert len(set(found)) == 20
+    assert served.predict(["to be"] * 20, batch_size=7) == found
+    assert list(served.predict(iter(["to be"] * 20), batch_size=1)) == found
+    assert served.predict("to be") == found[0]
+
+
+def test_numbers_of_a_seed_are_those_of_their_row_and_position():
+    rows = np.array([0, 5, 64, 130, 2**20], "int32")
+    search = Sampling(num_samples=3, seed=2**40)
+    found = uniform(search, 50, tf.constant(rows)).numpy()
+    assert found.shape == (5, 50, 3) and found.min() >= 0 and found.max() < 1
+    for number, row in enumerate(rows):
+        alone = uniform(search, 7, tf.constant([row])).numpy()
+        np.testing.assert_array_equal(alone[0], found[number, :7])
+    assert len(np.unique(found)) > 0.99 * found.size
+    other = uniform(Sampling(num_samples=3, seed=1), 50, tf.constant(rows)).numpy()
+    assert (other != found).mean() > 0.99
+
+
+def test_a_longer_source_changes_no_sample_of_the_others():
+    model = seeded("translator")._model
+    search = Sampling(temperature=9.0, seed=3)
+    sources = [[5, 6, 3], [7, 3], [5, 6, 3]]
+    found = generate_all(model, sources, search, verbose=0)["tokens"]
+    longer = generate_all(model, [*sources, [5] * 60], search, verbose=0)["tokens"]
+    for row, again in zip(found, longer, strict=False):
+        np.testing.assert_array_equal(row[row != 0], again[again != 0])
+    assert found[0].tolist() != found[2].tolist()
+    one = np.array([[5, 6, 3], [7, 3, 0]])
+    short = generate(model, one, search=search, max_length=9)["tokens"]
+    long = generate(model, one, search=search, max_length=20)["tokens"][:, :9]
+    np.testing.assert_array_equal(short, long)
+
+
+def test_masks_behind_an_end_are_filled():
+    tokenizer = tokenizer_of("word pieces")
+    model = random(
+        TextEncoder.from_variant("base", tokenizer.vocab_size, head="masked_language", **SIZES)
+    )
+    filler = MaskFiller(model, tokenizer, (16,))
+    sentence = "the king [SEP] and [MASK] queen"
+    ids = tokenizer.tokenize([sentence], start=True, end=True).to_tensor().numpy()
+    logits = model(ids, training=False).numpy()[0]
+    logits[:, list(tokenizer.special_ids)] = -np.inf
+    filled = np.where(ids[0] == tokenizer.mask_id, logits.argmax(-1), ids[0])
+    filled = filled[filled != tokenizer.end_id]
+    expected = tokenizer.detokenize([filled]).numpy()[0].decode()
+    assert filler.fill([sentence]) == [expected]
+    assert expected.endswith("queen")
