@@ -258,7 +258,7 @@ class Constraints:
             return  # of a list, which `Shortlisted` has checked
         named = [*self.banned_ids, *self.boundaries.ids, *ends]
         named += [token for sequence in self.banned_sequences for token in sequence]
-        wrong = [token for token in named if not 0 <= token < vocab]
+        wrong = [token for token in dict.fromkeys(named) if not 0 <= token < vocab]
         wrong += [token for token in self.required if token >= vocab or token == padding_id]
         if wrong:
             raise ValueError(

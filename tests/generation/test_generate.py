@@ -256,7 +256,7 @@ def test_a_prompt_alone_is_checked_as_one_with_a_source(prompt):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"max_length": 0}, "`max_length` must be at least 1. Received: 0"),
+        ({"max_length": 0}, "`max_length` must be an integer of at least 1. Received: 0"),
         ({"start_id": VOCAB}, f"ids of `start_id` must be from 0 to {VOCAB - 1}"),
         ({"start_id": -3}, f"ids of `start_id` must be from 0 to {VOCAB - 1}"),
     ],

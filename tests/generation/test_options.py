@@ -194,7 +194,7 @@ def test_a_forced_token_that_the_model_excludes_is_taken_and_counts_nothing(make
     forced[1, :2] = (4, 4)
     numbers = np.random.default_rng(0).random((BATCH, LENGTH, search.beams), "float32")
     others = {"uniform": numbers} if make is Sampling else {}
-    others["max_lengths"] = np.array([LENGTH, LENGTH - 1])
+    others["max_lengths"] = np.array([LENGTH, LENGTH - 1], "int32")
     result = find(search, table, forced, **others)
     assert [words_of(row) for row in result["tokens"]] == [(4, 3, 3, 3, END), (4, 4, 3, END)]
     np.testing.assert_allclose(result["scores"], 0.0, atol=1e-6)  # 3 is all that is possible
