@@ -42,7 +42,7 @@ def translator(
     >>> path = export.translator(model, tokenizer, tempfile.mkdtemp(), source_lengths=(8,))
     >>> served = tf.saved_model.load(str(path)).signatures["serving_default"]
     >>> sorted(served(text=tf.constant(["a cat"])))
-    ['score', 'translation', 'truncated']
+    ['finished', 'score', 'translation', 'truncated']
     """
     made = Translator(model, tokenizer, search, source_lengths, shortlist, new_tokens)
     return made.save(path, **saving)

@@ -14,15 +14,15 @@ from keras_transformers.text.frames import rows_of
 class TokenScores(Besides):
     """The signature "tokens" of a `Translator`.
 
-    It takes what the translator takes, and gives beside `translation`, `score` and `truncated` of
-    each text the pieces that the search has chosen and how probable the model finds them: `tokens`,
-    strings, and `log_probabilities`, float32, both `(batch, length)`, END the last of each row that
-    has come to it, empty and 0 behind it; and `log_probability`, float32 `(batch,)`, their sum. A
-    piece has the probability that the model gives it after those before it, whatever the search
-    makes of that: its length penalty, temperature or constraints are not in it. The token of a
-    language that a translation begins with is none of them. Where the translator has a `confidence`
-    there is `confidence` besides, float32 `(batch,)`: the quality to be expected of a translation
-    whose pieces have this mean log-probability.
+    It takes what the translator takes, and gives beside `translation`, `score`, `finished` and
+    `truncated` of each text the pieces that the search has chosen and how probable the model finds
+    them: `tokens`, strings, and `log_probabilities`, float32, both `(batch, length)`, END the last
+    of each row that has come to it, empty and 0 behind it; and `log_probability`, float32
+    `(batch,)`, their sum. A piece has the probability that the model gives it after those before
+    it, whatever the search makes of that: its length penalty, temperature or constraints are not in
+    it. The token of a language that a translation begins with is none of them. Where the translator
+    has a `confidence` there is `confidence` besides, float32 `(batch,)`: the quality to be expected
+    of a translation whose pieces have this mean log-probability.
 
     Args:
         translator: The `Translator`, whose model, tokenizer and search are used.
@@ -41,7 +41,7 @@ class TokenScores(Besides):
         widest = translator.most_tokens(translator.longest)
 
         def compute(ids: tf.RaggedTensor, rows: tf.Tensor) -> dict[str, tf.Tensor]:
-            tokens, scores = translator._found(ids, rows, rounds)
+            tokens, scores, finished = translator._found(ids, rows, rounds)
             target = tf.concat([rows_of(starts, tf.shape(tokens)[0]), tokens], axis=1)
             source = rounds.padded(ids, translator._lengths, padding)
             found = rounds.program(translator.log_probabilities)(source, target)
@@ -49,6 +49,7 @@ class TokenScores(Besides):
             return {
                 "translation": translator._tokenizer.detokenize(tokens),
                 "score": scores,
+                "finished": finished,
                 "ids": tf.pad(tokens, short, constant_values=padding),
                 "log_probabilities": tf.pad(found, short),
             }
@@ -56,6 +57,7 @@ class TokenScores(Besides):
         results = {
             "translation": tf.TensorSpec([None], tf.string),
             "score": tf.TensorSpec([None], tf.float32),
+            "finished": tf.TensorSpec([None], tf.bool),
             "ids": tf.TensorSpec([None, widest], tf.int32),
             "log_probabilities": tf.TensorSpec([None, widest], tf.float32),
         }
@@ -75,6 +77,7 @@ class TokenScores(Besides):
         return {
             "translation": tf.where(empty, "", found["translation"]),
             "score": tf.where(empty, 0.0, found["score"]),
+            "finished": found["finished"] | empty,
             "truncated": cut,
             "tokens": tf.where(real, self._pieces(ids), ""),
             **scores,

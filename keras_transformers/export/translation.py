@@ -33,6 +33,7 @@ LENGTHS = (16, 32, 64, 128, 256, 512)  # of sources, where nothing else is said
 RESULTS = {
     "translation": tf.TensorSpec([None], tf.string),
     "score": tf.TensorSpec([None], tf.float32),
+    "finished": tf.TensorSpec([None], tf.bool),
 }
 
 
@@ -40,12 +41,13 @@ class Translator(FurtherFunctions):
     """A trained model, its tokenizer and a search as one function from text to text.
 
     It takes UTF-8 strings `(batch,)` and gives a dict of `translation` string, `score` float32, the
-    search's, and `truncated` bool, whether the end of the sentence was cut off, each `(batch,)`. An
-    empty sentence gets an empty translation. Where the search finds n sequences (`n_best`,
-    `num_samples`), these are of the best, or the first, and there are `translations` string and
-    `scores` float32 of all besides, `(batch, n)`. One of n ids, marks included, gets a translation of at
-    most `min(2 n + 10, n + 50)` tokens (n + 50: Vaswani et al. 2017, section 6.1), or as many as
-    `new_tokens` and the search's `min_length` say. For XLA sentences are sorted by length and
+    search's, `finished` bool, whether the model ended the translation itself, and `truncated` bool,
+    whether the end of the sentence was cut off, each `(batch,)`. An empty sentence gets an empty
+    translation. Where the search finds n sequences (`n_best`, `num_samples`), these are of the
+    best, or the first, and there are `translations` string and `scores` float32 of all besides,
+    `(batch, n)`. The translation of one of n ids, marks included, is cut after `min(2 n + 10, n +
+    50)` tokens (n + 50: Vaswani et al. 2017, section 6.1), or after as many as `new_tokens` and the
+    search's `min_length` say; `finished` is False then. For XLA sentences are sorted by length and
     padded to a few lengths and batch sizes, each compiled when it is first met; what `save` writes
     can be called without XLA, see `Served`. The model's weights are shared, not copied: used during
     training it translates with the weights of the moment.
@@ -221,6 +223,7 @@ class Translator(FurtherFunctions):
         answer = {
             "translation": tf.where(empty, "", found["translation"]),
             "score": tf.where(empty, 0.0, found["score"]),
+            "finished": found["finished"] | empty,
             "truncated": cut,
         }
         if "translations" in found:
@@ -239,24 +242,26 @@ class Translator(FurtherFunctions):
     def _translate(
         self, ids: tf.RaggedTensor, rows: tf.Tensor, rounds: Rounds, *phrases: tf.Tensor
     ) -> dict[str, tf.Tensor]:
-        tokens, scores = self._every(ids, rows, rounds, *phrases)
+        tokens, scores, finished = self._every(ids, rows, rounds, *phrases)
         texts = self._tokenizer.detokenize(tokens)
         if tokens.shape.rank == 2:
-            return {"translation": texts, "score": scores}
-        best = {"translation": texts[:, 0], "score": scores[:, 0]}
+            return {"translation": texts, "score": scores, "finished": finished}
+        best = {"translation": texts[:, 0], "score": scores[:, 0], "finished": finished[:, 0]}
         return best | {"translations": texts, "scores": scores}
 
     def _found(
         self, ids: tf.RaggedTensor, numbers: tf.Tensor, rounds: Rounds, *phrases: tf.Tensor
-    ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Tokens `(batch, length)` and scores `(batch,)`: the best of `_every`, or the first."""
-        tokens, scores = self._every(ids, numbers, rounds, *phrases)
-        return (tokens, scores) if tokens.shape.rank == 2 else (tokens[:, 0], scores[:, 0])
+    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """Tokens `(batch, length)`, scores and `finished` `(batch,)`: the best, or the first."""
+        tokens, scores, finished = self._every(ids, numbers, rounds, *phrases)
+        if tokens.shape.rank == 3:
+            return tokens[:, 0], scores[:, 0], finished[:, 0]
+        return tokens, scores, finished
 
     def _every(
         self, ids: tf.RaggedTensor, numbers: tf.Tensor, rounds: Rounds, *phrases: tf.Tensor
-    ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Tokens `(batch, [n,] length)` and the search's scores `(batch, [n])` of a round.
+    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """Tokens `(batch, [n,] length)`, scores and `finished` `(batch, [n])` of a round.
 
         `numbers` are those of its rows in their request.
         """
@@ -274,8 +279,8 @@ class Translator(FurtherFunctions):
             lists = None if self._lists is None else self._lists.within(source, rounds.compiled)
             return search(source, drawn, rounds.stages, lists)
 
-        found: tuple[tf.Tensor, tf.Tensor] = alone_or_not(ids, decode_rows)
-        return found
+        result: tuple[tf.Tensor, tf.Tensor, tf.Tensor] = alone_or_not(ids, decode_rows)
+        return result
 
     def drawn(self, ids: tf.RaggedTensor, most: tf.Tensor, rows: tf.Tensor) -> tf.Tensor | None:
         """Hook: the random numbers in [0, 1) of `Sampling` for a round, None for other searches.
@@ -297,24 +302,26 @@ class Translator(FurtherFunctions):
         stages: int | None,
         lists: Sequence[tf.Tensor] | None = None,
         *phrases: tf.Tensor,
-    ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Tokens and scores of sources, dense ids: within lists, or with phrases, if given."""
+    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """Tokens, scores and `finished` of dense ids: within lists, or with phrases, if given."""
         padding = padding_of(self._model)
         # Each sentence's limit follows from its own length, whatever it is padded to: what it
         # becomes must not depend on its neighbours in the batch.
         pieces = tf.reduce_sum(tf.cast(source != padding, tf.int32), axis=1)
-        most = self.most_tokens(pieces)
-        fewest, most = self._search.constraints.limits(pieces, most)
+        cut = self.most_tokens(pieces)
+        fewest, most = self._search.constraints.limits(pieces)
         length = self.most_tokens(tf.shape(source)[1])
         forced = tf.fill([source.shape[0] or tf.shape(source)[0], length], padding)
         start, end = self._start_id, self._tokenizer.end_id
-        request = Request(forced, start, end, fewest, most, drawn, padding_id=padding)
+        request = Request(
+            forced, start, end, fewest, most, drawn, padding_id=padding, cut_lengths=cut
+        )
         search, within = self._search, None if lists is None else Within(*lists)
         if phrases:
             request = request._replace(phrases=phrases[0], joints=self._phrases.joints)
             search = self._phrases.search_of(search)
         found = decode(self._model, source, search, request, stages, within=within)
-        return found["tokens"], found["scores"]
+        return found["tokens"], found["scores"], found["finished"]
 
     def changed(
         self,

@@ -3,6 +3,7 @@
 import dataclasses
 from typing import Any, Literal
 
+import numpy as np
 from keras import ops
 
 from keras_transformers.annotations import BackPointers, Index, Tensor
@@ -24,6 +25,8 @@ from keras_transformers.generation.request import (
     DecodedBeams,
     Prefilled,
     Request,
+    is_finite,
+    is_whole,
     lengths_of,
     limits_of,
     log_normalizer,
@@ -49,7 +52,8 @@ class BeamSearch(Search):
 
     Args:
         beam_size: Number of unfinished sequences (4 in Vaswani et al. 2017).
-        length_penalty: `alpha` in `((5 + |y|) / 6) ** alpha`; 0 ranks by log-probability.
+        length_penalty: `alpha` in `((5 + |y|) / 6) ** alpha`; 0 ranks by log-probability. `|y|`
+            counts the tokens of a prompt only if the score does (`prompt_scores` of `generate`).
         normalization: "gnmt" for that penalty, or "length" for `|y| ** alpha`, where neither the
             length nor the probability of a prompt is counted, and sequences cut at the limit
             compete with those that finished.
@@ -60,12 +64,13 @@ class BeamSearch(Search):
             the limit where `length_penalty` is positive. Cut sequences compete.
         coverage_penalty: `beta` of `generation.coverage_penalty`; needs a model whose
             `start_decoding` knows `coverage`.
-        n_best: Number of sequences to return for each source, best first.
+        n_best: Number of sequences to return for each source, best first. If constraints leave
+            fewer, the others are empty: padding alone, with a score of minus infinity.
         constraints: `Constraints` on what may be chosen.
 
     Raises:
-        ValueError: If `beam_size` is not positive, `n_best` not between 1 and `beam_size`, or
-            `normalization` or `early_stopping` unknown.
+        ValueError: If `beam_size` is no positive integer, `n_best` none between 1 and `beam_size`,
+            a penalty no finite number, or `normalization` or `early_stopping` unknown.
 
     Example:
     >>> from keras_transformers.generation import BeamSearch
@@ -92,10 +97,16 @@ class BeamSearch(Search):
                 'BeamSearch: `normalization` must be "gnmt" or "length". '
                 f"Received: {self.normalization!r}"
             )
-        if self.beam_size < 1 or not 1 <= self.n_best <= self.beam_size:
+        sizes = is_whole(self.beam_size, 1) and is_whole(self.n_best, 1)
+        if not sizes or self.n_best > self.beam_size:
             raise ValueError(
-                "BeamSearch: `beam_size` must be at least 1 and `n_best` between 1 and "
-                f"`beam_size`. Received: beam_size={self.beam_size}, n_best={self.n_best}"
+                "BeamSearch: `beam_size` must be an integer of at least 1 and `n_best` one between "
+                f"1 and `beam_size`. Received: beam_size={self.beam_size}, n_best={self.n_best}"
+            )
+        if not (is_finite(self.length_penalty) and is_finite(self.coverage_penalty)):
+            raise ValueError(
+                "BeamSearch: `length_penalty` and `coverage_penalty` must be finite numbers. "
+                f"Received: {self.length_penalty} and {self.coverage_penalty}"
             )
 
     @property
@@ -131,13 +142,13 @@ class BeamSearch(Search):
             coverage = coverage_penalty(state.coverage, self.coverage_penalty)
             unfinished = unfinished._replace(coverage=coverage)
         candidates = self._extend(unfinished, logits, index, request)
-        finished = self._finish_candidates(finished, candidates, unfinished, index)
+        finished = self._finish_candidates(finished, candidates, unfinished, index, request)
         unfinished = self._continue_candidates(unfinished, candidates, index)
         done = self._done(finished, unfinished, index, request)
         if request.cut_lengths is not None:
             now = index + 1 >= request.cut_lengths
             cut = ops.logical_and(now, ops.logical_not(finished.done))
-            finished = self._with_truncated(finished, unfinished, index + 1, cut)
+            finished = self._with_truncated(finished, unfinished, index + 1, cut, request)
             done = ops.logical_or(done, now)
         return Hypotheses(unfinished, finished._replace(done=done)), state
 
@@ -150,7 +161,7 @@ class BeamSearch(Search):
             length = index + 1
             if self.early_stopping == "never" and self.length_penalty > 0:
                 length = ops.reshape(limits_of(request), (-1, 1))
-            best = ops.max(self._score(unfinished, unfinished, length), axis=1)
+            best = ops.max(self._score(unfinished, unfinished, length, request), axis=1)
             enough = ops.logical_and(enough, best <= ops.min(finished.scores, axis=1))
         elif self._truncated_compete:  # also with those that finish in the last step
             enough = ops.logical_and(enough, index + 1 < most)
@@ -179,7 +190,9 @@ class BeamSearch(Search):
             progress = after(request, progress, ids)
         # What is not allowed stays below all that is, however unlikely.
         logp = self.constraints.log_probabilities(logits, best, normalizer, index, request)
-        logp = ops.where(best > MASKED / 2, logp, MASKED)
+        # Nor does NaN, which compares with nothing, come through.
+        sound = ops.logical_and(best > MASKED / 2, logp > MASKED)
+        logp = ops.where(sound, logp, MASKED)
         number, most = ids.shape[-1], (1 + ends) * beams
         logp = ops.reshape(unfinished.logp[..., None] + logp, (-1, beams * number))
         enough = beams * number if demands is not None else min(most, beams * number)
@@ -201,13 +214,18 @@ class BeamSearch(Search):
         )
 
     def _finish_candidates(
-        self, finished: Finished, candidates: Candidates, unfinished: Unfinished, index: Index
+        self,
+        finished: Finished,
+        candidates: Candidates,
+        unfinished: Unfinished,
+        index: Index,
+        request: Request,
     ) -> Finished:
         """Freezes the continuations that end among the best `beam_size`."""
         rank = ops.arange(candidates.ids.shape[1])
         ends = ops.logical_and(candidates.ends, (rank < self.beam_size)[None])
         ends = ops.logical_and(ends, ops.logical_not(finished.done)[:, None])
-        scores = self._score(candidates, unfinished, index + 1)
+        scores = self._score(candidates, unfinished, index + 1, request)
         scores = ops.concatenate([finished.scores, ops.where(ends, scores, MASKED)], axis=1)
         logp = ops.concatenate([finished.logp, candidates.logp], axis=1)
         tokens = ops.concatenate([finished.tokens, candidates.tokens], axis=1)
@@ -222,16 +240,22 @@ class BeamSearch(Search):
         )
 
     def _score(
-        self, sequences: Candidates | Unfinished, unfinished: Unfinished, length: Index
+        self,
+        sequences: Candidates | Unfinished,
+        unfinished: Unfinished,
+        length: Index,
+        request: Request,
     ) -> Tensor:
         """Scores of sequences of a length, a scalar or `(batch, 1)`.
 
-        `unfinished` knows what their prompts were.
+        `unfinished` knows what their prompts were. A length penalty is for the tokens whose
+        log-probabilities count.
         """
+        own = ops.maximum(length - unfinished.prompt_lengths[:, None], 1)
         if self.normalization == "gnmt":
+            length = length if request.prompt_scores else own
             penalty = length_penalty(length, self.length_penalty)
             return sequences.logp / penalty + sequences.coverage
-        own = ops.maximum(length - unfinished.prompt_lengths[:, None], 1)
         own_logp = sequences.logp - unfinished.prompt_logp[:, None]
         penalty = ops.power(ops.cast(own, "float32"), self.length_penalty)
         return own_logp / penalty + sequences.coverage
@@ -266,21 +290,31 @@ class BeamSearch(Search):
         """The `n_best` of each source."""
         unfinished, finished = hypotheses
         cut = ops.logical_not(finished.done)
-        finished = self._with_truncated(finished, unfinished, length, cut)
+        finished = self._with_truncated(finished, unfinished, length, cut, request)
         best = 0 if self.n_best == 1 else slice(self.n_best)
-        tokens = finished.tokens[:, best]
+        tokens, scores, logp = finished.tokens[:, best], finished.scores[:, best], finished.logp
+        logp = logp[:, best]
+        # There may be fewer sequences than beams: all others are empty.
+        there = logp > MASKED / 2
+        tokens = ops.where(there[..., None], tokens, request.padding_id)
         return {
             "tokens": tokens,
-            "scores": finished.scores[:, best],
+            "scores": ops.where(there, scores, -np.inf),
             "lengths": lengths_of(tokens, request.padding_id),
-            "log_probabilities": finished.logp[:, best],
+            "finished": self.constraints.boundaries.finished(tokens, request),
+            "log_probabilities": ops.where(there, logp, -np.inf),
         }
 
     def _with_truncated(
-        self, finished: Finished, unfinished: Unfinished, length: Index, rows: Tensor
+        self,
+        finished: Finished,
+        unfinished: Unfinished,
+        length: Index,
+        rows: Tensor,
+        request: Request,
     ) -> Finished:
         """The best of what has finished and, in `rows` of the batch, of what is cut at a length."""
-        cut = self._score(unfinished, unfinished, length)
+        cut = self._score(unfinished, unfinished, length, request)
         cut, order = ops.top_k(cut, self.beam_size)
         order = ops.cast(order, "int32")
         if self._truncated_compete:

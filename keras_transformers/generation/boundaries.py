@@ -7,7 +7,14 @@ from typing import TypeVar
 from keras import ops
 
 from keras_transformers.annotations import Index, Tensor
-from keras_transformers.generation.request import Request, limits_of, prompt_lengths, take_at
+from keras_transformers.generation.request import (
+    Request,
+    in_prompt,
+    is_whole,
+    limits_of,
+    prompt_lengths,
+    take_at,
+)
 
 StartId = TypeVar("StartId", int, int | None)
 
@@ -29,7 +36,8 @@ class Boundaries:
             it is none of the result. Where that is None, texts have no such token.
 
     Raises:
-        ValueError: If an id is negative; while searching, if one is beyond the vocabulary.
+        ValueError: If an id is no integer from 0 on; while searching, if one is beyond the
+            vocabulary.
 
     Example:
     >>> from keras_transformers.generation import Boundaries, Constraints, Greedy
@@ -47,7 +55,7 @@ class Boundaries:
     def __post_init__(self) -> None:
         object.__setattr__(self, "ends", tuple(dict.fromkeys(self.ends)))
         object.__setattr__(self, "banned_first", tuple(sorted(set(self.banned_first))))
-        if any(token < 0 for token in self.ids):
+        if not all(map(is_whole, self.ids)):
             raise ValueError(f"Boundaries: ids must be from 0 on. Received: {self}")
 
     @property
@@ -76,15 +84,36 @@ class Boundaries:
         return found
 
     def ended(self, ids: Tensor, index: Index, request: Request) -> Tensor:
-        """Which of the tokens `(batch, beams)` at `index` end their sequences.
+        """Tells which of the tokens `(batch, beams)` at `index` end their sequences.
 
-        None does of a prompt that a model takes in.
+        A token of the prompt ends nothing, even if it is END.
         """
-        found = self.is_end(ids, request)
-        if isinstance(request.prompt_length, int) and not request.prompt_length:
-            return found
-        free = take_at(request.forced, index) == request.padding_id
-        return ops.logical_and(found, free[:, None])
+        chosen = ops.logical_not(in_prompt(index, request))
+        return ops.logical_and(self.is_end(ids, request), chosen[:, None])
+
+    def finished(self, tokens: Tensor, request: Request) -> Tensor:
+        """Tells which sequences the search has ended itself.
+
+        Not one that was cut at its limit or must end there: that END says nothing of the model.
+
+        Args:
+            tokens: Integers `(batch, ..., max_length)`.
+            request: The `Request`.
+
+        Returns:
+            Bool `(batch, ...)`.
+        """
+        positions = ops.arange(ops.shape(tokens)[-1], dtype="int32")
+        chosen = positions >= prompt_lengths(request)[:, None]  # (batch, max_length)
+        if request.max_lengths is not None:
+            early = positions + 1 < ops.cast(request.max_lengths, "int32")[:, None]
+            chosen = ops.logical_and(chosen, early)
+        if self.last is not None:
+            limits = ops.reshape(ops.cast(limits_of(request), "int32"), (-1, 1))
+            chosen = ops.logical_and(chosen, positions + 1 < limits)
+        if len(tokens.shape) == 3:
+            chosen = chosen[:, None]
+        return ops.any(ops.logical_and(self.is_end(tokens, request), chosen), axis=-1)
 
     def forced(self, index: Index, request: Request) -> Tensor:
         """The token that must be taken at `index`, `(batch,)`; padding where there is a choice."""
@@ -107,7 +136,7 @@ class Boundaries:
         """
         found = []
         if not request.prompt_scores:
-            found.append(index < prompt_lengths(request))
+            found.append(in_prompt(index, request))
         if self.first is not None or self.last is not None:
             due = index < 0 if self.first is None else index == 0
             if self.last is not None:

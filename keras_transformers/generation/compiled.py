@@ -83,7 +83,7 @@ def run_batch(
     model: Decodable,
     source: Array,
     forced: Array,
-    max_lengths: Array | None,
+    cut_lengths: Array | None,
     search: Search,
     start_id: int | Array,
     end_id: int,
@@ -101,7 +101,9 @@ def run_batch(
     inputs: dict[str, Any] = {"source": source.astype("int32"), "forced": forced}
     inputs["start_id"] = np.broadcast_to(np.int32(start_id), len(source))
     sizes = np.sum(source != padding_of(model), axis=1)
-    limits = search.constraints.limits(sizes, max_lengths)
+    if cut_lengths is not None:
+        inputs["cut_lengths"] = cut_lengths.astype("int32")
+    limits = search.constraints.limits(sizes)
     for name, limit in zip(("min_lengths", "max_lengths"), limits, strict=True):
         if limit is not None:
             inputs[name] = ops.convert_to_numpy(limit).astype("int32")

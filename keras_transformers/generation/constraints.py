@@ -10,11 +10,14 @@ from keras_transformers.annotations import Index, Tensor
 from keras_transformers.generation.boundaries import Boundaries
 from keras_transformers.generation.phrases import Progress, demands_of, first_progress, leave_room
 from keras_transformers.generation.request import (
+    IMPOSSIBLE,
     MASKED,
     Demands,
     Request,
     among,
     any_of,
+    is_finite,
+    is_whole,
     limits_of,
     log_normalizer,
     number_of,
@@ -28,9 +31,10 @@ from keras_transformers.generation.request import (
 class Constraints:
     """Limits on what a search may choose; scores stay the model's own log-probabilities.
 
-    Forced tokens (a prompt) are exempt. Where nothing is left to choose, the sequence ends. START,
-    or the first token of a prompt that stands in its place, is part of a sequence where n-grams and
-    banned sequences are looked for.
+    Forced tokens (a prompt) are exempt, and one that the model excludes (its logit is minus
+    infinity) counts nothing. Where nothing is left to choose, the sequence ends. START, or the
+    first token of a prompt that stands in its place, is part of a sequence where n-grams and banned
+    sequences are looked for.
 
     Args:
         min_length: Fewest tokens of a sequence, END included.
@@ -52,8 +56,10 @@ class Constraints:
             logits. Both as in `transformers`.
 
     Raises:
-        ValueError: If a number or an id is negative, `repetition_penalty` is not positive, `min_ratio` exceeds `max_ratio`, or an id is
-            both banned and required; while searching, if one is padding's or beyond the vocabulary.
+        ValueError: If a number or an id is negative, no number, or a fraction where an integer is
+            needed; if `repetition_penalty` is not positive, `min_ratio` exceeds `max_ratio`, or an
+            id is both banned and required. While searching, if an id is beyond the vocabulary, a
+            required one is padding or ends a sequence, or padding is the only END.
 
     Example:
     >>> from keras_transformers.generation import BeamSearch, Constraints
@@ -76,9 +82,14 @@ class Constraints:
     def __post_init__(self) -> None:
         object.__setattr__(self, "banned", _sorted(self.banned))
         object.__setattr__(self, "required", tuple(dict.fromkeys(self.required)))
-        numbers = (self.min_length, self.min_ratio, self.no_repeat_ngram, self.min_new)
-        if min(numbers) < 0 or (self.max_ratio is not None and self.max_ratio <= 0):
-            raise ValueError(f"Constraints: numbers must not be negative. Received: {self}")
+        ratio = self.max_ratio
+        whole = all(map(is_whole, (self.min_length, self.no_repeat_ngram, self.min_new)))
+        ratios = is_finite(self.min_ratio) and self.min_ratio >= 0
+        if not (whole and ratios and (ratio is None or (is_finite(ratio) and ratio > 0))):
+            raise ValueError(
+                "Constraints: numbers must not be negative, `min_length`, `no_repeat_ngram` and "
+                f"`min_new` must be integers, and `max_ratio` positive. Received: {self}"
+            )
         if self.max_ratio is not None and self.min_ratio > self.max_ratio:
             raise ValueError(f"Constraints: `min_ratio` must not exceed `max_ratio`: {self}")
         if not 0 < self.repetition_penalty < float("inf"):
@@ -88,7 +99,7 @@ class Constraints:
             )
         ids = (*self.banned_ids, *self.required)
         inside = [token for sequence in self.banned_sequences for token in sequence]
-        if any(token < 0 for token in (*ids, *inside)) or len(set(ids)) < len(ids):
+        if not all(map(is_whole, (*ids, *inside))) or len(set(ids)) < len(ids):
             raise ValueError(
                 "Constraints: `banned` and `required` must be ids from 0 on with none in common. "
                 f"Received: banned={self.banned}, required={self.required}"
@@ -192,7 +203,7 @@ class Constraints:
             progress: How far `tokens` have come with its phrases; worked out where it is left out.
         """
         vocab = number_of(logits)
-        self._check(vocab, request.padding_id)
+        self._check(vocab, request)
         ids = ops.arange(vocab, dtype="int32")
         is_end = self.boundaries.is_end(ids, request)
         banned = (request.padding_id, *self.banned_ids)
@@ -212,7 +223,10 @@ class Constraints:
             allowed = ops.logical_or(allowed, ops.logical_and(stuck, is_end))
         forced = self.boundaries.forced(index, request)[:, None, None]
         free = forced == request.padding_id
-        return ops.where(ops.where(free, allowed, ids == forced), logits, MASKED)
+        free_logits = ops.where(allowed, logits, MASKED)
+        # A forced token is taken even if its logit is minus infinity.
+        forced_logits = ops.where(logits > IMPOSSIBLE, logits, IMPOSSIBLE)
+        return ops.where(free, free_logits, ops.where(ids == forced, forced_logits, MASKED))
 
     def log_probabilities(
         self,
@@ -235,6 +249,7 @@ class Constraints:
         if len(best.shape) == 3:
             most, log_sum = most[..., None], log_sum[..., None]
         logp = (best - most) - log_sum
+        logp = ops.where(best == IMPOSSIBLE, 0.0, logp)
         if settled is None:
             return logp
         return ops.where(ops.reshape(settled, (-1, *[1] * (len(logp.shape) - 1))), 0.0, logp)
@@ -257,12 +272,23 @@ class Constraints:
             allowed = ops.logical_and(allowed, ops.logical_not(ops.logical_and(begins, banned)))
         return allowed
 
-    def _check(self, vocab: Index, padding_id: int) -> None:
+    def _check(self, vocab: Index, request: Request) -> None:
+        padding_id, ends = request.padding_id, self.boundaries.ends or (request.end_id,)
+        if set(ends) == {padding_id}:
+            raise ValueError(
+                "Constraints: a sequence must end with a token that is not padding, "
+                f"{padding_id}. Received: {ends}"
+            )
+        if set(ends) & set(self.required):
+            raise ValueError(
+                "Constraints: `required` must have no token that ends a sequence, for nothing "
+                f"follows it. Received: {self.required}, where {ends} end sequences"
+            )
         if not isinstance(vocab, int):
             return  # of a list, which `Shortlisted` has checked
-        named = [*self.banned_ids, *self.boundaries.ids]
+        named = [*self.banned_ids, *self.boundaries.ids, *ends]
         named += [token for sequence in self.banned_sequences for token in sequence]
-        wrong = [token for token in named if token >= vocab]
+        wrong = [token for token in dict.fromkeys(named) if not 0 <= token < vocab]
         wrong += [token for token in self.required if token >= vocab or token == padding_id]
         if wrong:
             raise ValueError(
@@ -305,8 +331,12 @@ class Constraints:
 
 def _sorted(banned: Iterable[int | Sequence[int]]) -> tuple[int | tuple[int, ...], ...]:
     """Ids, then sequences of several, each once."""
-    each = [(item,) if isinstance(item, int | np.integer) else tuple(item) for item in banned]
+    each = [tuple(item) if isinstance(item, Iterable) else (item,) for item in banned]
     if not all(each):
         raise ValueError(f"Constraints: `banned` must hold no empty sequence. Received: {banned}")
+    if not all(is_whole(token, -(2**31)) for item in each for token in item):
+        raise ValueError(
+            f"Constraints: `banned` must be integers and sequences of integers. Received: {banned}"
+        )
     ids = sorted({int(item[0]) for item in each if len(item) == 1})
     return (*ids, *sorted({tuple(map(int, item)) for item in each if len(item) > 1}))

@@ -5,7 +5,15 @@ from typing import Any, cast
 from keras import ops
 
 from keras_transformers.annotations import Tensor
-from keras_transformers.generation.request import Decodable, Decoded, Prefilled, Request
+from keras_transformers.assertions import at_most, require
+from keras_transformers.generation.request import (
+    IMPOSSIBLE,
+    Decodable,
+    Decoded,
+    Prefilled,
+    Request,
+    reads_sources,
+)
 from keras_transformers.generation.search import Capacity, Search
 from keras_transformers.generation.shortlisted import Shortlisted
 from keras_transformers.generation.shortlists import Within
@@ -64,7 +72,13 @@ def _searched(
     cache_dtype: str | None, listed: Any = None
 ) -> Decoded[Tensor]:  # fmt: skip
     """A search with one model, within some tokens or among all."""
+    request = _within_positions(model, request)
     options = {"coverage": True} if getattr(search, "coverage_penalty", 0) else {}
+    if options and not reads_sources(model):
+        raise ValueError(
+            "BeamSearch: `coverage_penalty` must be 0 for a model without an encoder, which has no "
+            f"source to cover. Received: {getattr(search, 'coverage_penalty', 0)}"
+        )
     capacity = _capacity(model, search.beams, request) if stages is None else None
     length = ops.shape(request.forced)[1] if capacity is None else capacity.length
     state, shared = model.start_decoding(source, search.beams, length, **options)
@@ -85,6 +99,18 @@ def _started(
     state = _held(model, state, 1, cache_dtype)
     prefilled, state = _prefill(model, state, 1, request)
     return Started(model.decode_step, state, shared, prefilled)
+
+
+def _within_positions(model: Decodable, request: Request) -> Request:
+    """The request, provided that a model has as many positions as there may be tokens.
+
+    A limit that is known while tracing is for `start_decoding` to check.
+    """
+    most, limit = getattr(model, "most_decodable", None), ops.shape(request.forced)[1]
+    if most is None or isinstance(limit, int):
+        return request
+    rule = f"decode: `forced` must be at most as long as the model's positions, {most}."
+    return request._replace(forced=require(request.forced, [at_most(limit, most)], rule))
 
 
 def _held(model: Decodable, state: Any, beams: int, cache_dtype: str | None) -> Any:
@@ -120,7 +146,7 @@ def _prefill(
     prompt = request.forced[:, : request.prompt_length]
     start = ops.reshape(ops.cast(request.start_id, prompt.dtype), (-1, 1))
     start = ops.broadcast_to(start, (ops.shape(prompt)[0], 1))
-    ids = ops.concatenate([start, prompt[:, :-1]], axis=1)
+    ids = ops.concatenate([start, prompt], axis=1)[:, : ops.shape(prompt)[1]]
     following = prompt if request.prompt_scores else None
     scores, state = cast(Any, model).prefill(ids, following, state, beams)
     goes_on = prompt != request.padding_id
@@ -128,5 +154,6 @@ def _prefill(
     length = ops.cast(length, "int32")
     if scores is None:
         return Prefilled(length, ops.zeros_like(prompt[:, 0], "float32")), state
-    inside = ops.arange(request.prompt_length) < length
-    return Prefilled(length, ops.sum(ops.where(inside, scores, 0.0), axis=1)), state
+    counted = ops.arange(request.prompt_length) < length
+    counted = ops.logical_and(counted, scores > IMPOSSIBLE)
+    return Prefilled(length, ops.sum(ops.where(counted, scores, 0.0), axis=1)), state

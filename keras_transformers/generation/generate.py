@@ -13,18 +13,24 @@ from keras_transformers.generation.inputs import (
     CacheType,
     buckets,
     check_cache_dtype,
+    check_end,
+    check_sound,
+    check_source,
     checked_ids,
     checked_phrases,
     forced_ids,
+    nothing_found,
     prompt_positions,
     split_first,
     start_in,
     with_first,
+    within_positions,
 )
 from keras_transformers.generation.request import (
     Decodable,
     Decoded,
     DecodedBeams,
+    is_whole,
     most_tokens,
     padding_of,
     vocabularies_of,
@@ -77,15 +83,15 @@ def generate(
     Args:
         model: Anything with `start_decoding` and `decode_step` as `models.Transformer` has. Its
             `padding_id` (0 where it has none) is what stands for padding in all that follows.
-        source: Integer ids `(batch, source_length)`. Pad to a few fixed lengths: each
-            new shape compiles anew (`generate_all` does all this). None for a decoder-only model,
-            which is given a source of no length.
+        source: Integer ids `(batch, source_length)`; padding before a source is moved behind it.
+            Pad to a few fixed lengths: each new shape compiles anew (`generate_all` does all this).
+            None for a decoder-only model, whose ids are a `prompt`.
         prompt: Optional integer ids `(batch, prompt_length)`: how every output must begin, from
             the first position on; padding behind it leaves the choice to the search. After padding
-            before it the output begins with the prompt all the same.
+            before it the output begins with the prompt all the same. END in a prompt ends nothing.
         search: `Greedy()` (default), `BeamSearch(...)`, `Sampling(...)` or `Speculative(...)`.
         max_length: Limit on tokens, END included, where sequences are cut; by default
-            `2 * source_length + 10`.
+            `2 * source_length + 10`, or the model's positions if these are fewer.
         start_id: The token before the first, unless the search's `Boundaries` say otherwise. None
             where texts have none, as with GPT-2: then prompts must have a token at least.
         end_id: The token that ends a sequence, likewise.
@@ -98,14 +104,17 @@ def generate(
 
     Returns:
         Dict of NumPy arrays: `tokens` int32 `(batch, [n_best,] max_length)`, without START, with
-        END, then padding; `scores` float32 `(batch, [n_best])`; `lengths` int32, END included; from
-        `BeamSearch` also `log_probabilities`, the scores without penalties; from `Speculative`
-        also `passes`, int32 `(batch,)`, the number of steps of the model.
+        END, then padding; `scores` float32 `(batch, [n_best])`; `lengths` int32, END included;
+        `finished` bool, whether the search chose END, False for a sequence that is cut at its limit
+        or must end there; from `BeamSearch` also `log_probabilities`, the scores without penalties;
+        from `Speculative` also `passes`, int32 `(batch,)`, the number of steps of the model.
 
     Raises:
         ValueError: If `source` is not a batch of integer ids, `prompt` does not fit it or is empty
-            where there is no START, an id is none of the model's vocabulary, a phrase has an END,
-            `max_length` is not positive, or a decoder-only model lacks `prompt` or `max_length`.
+            where there is no START, an id is none of the model's vocabulary, `end_id` is padding, a
+            phrase has an END, or `max_length` is no positive integer, or exceeds the model's
+            positions; if a decoder-only model lacks `prompt` or `max_length`, or gets a `source`;
+            or if the model's logits are NaN.
 
     Example:
     >>> import numpy as np
@@ -120,10 +129,14 @@ def generate(
     check_cache_dtype("generate", model, cache_dtype)
     search = search or Greedy()
     start_id = start_in("generate", model, search, start_id, max_length)
+    check_end("generate", model, search, end_id)
     if source is not None:
         shape = "integer ids of shape (batch, length)"
         source = checked_ids("generate", "source", source, shape, of_sources, padding)
-        limit = 2 * source.shape[1] + 10 if max_length is None else max_length
+        check_source("generate", model, source.shape[1])
+        source = forced_ids(source, len(source), source.shape[1], padding)
+        limit = within_positions(2 * source.shape[1] + 10, model, search)
+        limit = limit if max_length is None else max_length
     elif prompt is None or max_length is None:
         raise ValueError("generate: without `source`, give `prompt` and `max_length`.")
     else:
@@ -147,9 +160,11 @@ def generate(
         start, positions = first, min(positions, limit - 1)
     options: dict[str, Any] = {"prompt_length": positions, "cache_dtype": cache_dtype}
     options["prompt_scores"] = prompt_scores
-    options["phrases"] = checked_phrases(phrases, len(source), of_targets, padding, end_id)
+    ends = search.constraints.boundaries.ends or (end_id,)
+    options["phrases"] = checked_phrases(phrases, len(source), of_targets, padding, ends)
     found = run_batch(model, source, forced, None, search, start, end_id, **options)
-    return found if first is None else with_first(found, first)
+    check_sound("generate", found)
+    return found if first is None else with_first(found, first, padding)
 
 
 @overload
@@ -197,7 +212,8 @@ def generate_all(
 
     Sequences are sorted by length, padded to the next of `lengths` and decoded in batches of one
     size; results come in the order of `sources`. What a sequence becomes does not depend on the
-    others: one of n ids is given at most `min(2 n + 10, n + 50)` tokens, or `max_length`.
+    others: one of n ids is cut after `min(2 n + 10, n + 50)` tokens, after `max_length`, or at the
+    last of the model's positions.
 
     Args:
         model, search, start_id, end_id, cache_dtype: See `generate`.
@@ -219,7 +235,8 @@ def generate_all(
     Raises:
         ValueError: If a source is empty, not made of integers, holds padding or what is no id of
             the model, or is longer than the last of `lengths`; if `lengths` do not increase, or
-            `batch_size` or `max_length` is not positive.
+            `batch_size`, `stages` or `max_length` is no positive integer; if `end_id` is padding or
+            no id of the model, the model has no encoder, or its logits are NaN.
 
     Example:
     >>> from keras_transformers.generation import generate_all
@@ -232,19 +249,24 @@ def generate_all(
     search, padding = search or Greedy(), padding_of(model)
     start_id = start_in("generate_all", model, search, start_id, max_length)
     check_cache_dtype("generate_all", model, cache_dtype)
-    if batch_size < 1:
-        raise ValueError(f"generate_all: `batch_size` must be positive. Received: {batch_size}")
+    check_end("generate_all", model, search, end_id)
+    check_source("generate_all", model)
+    for name, value in (("batch_size", batch_size), ("stages", stages)):
+        if not (is_whole(value, 1) or (name == "stages" and value is None)):
+            raise ValueError(
+                f"generate_all: `{name}` must be a positive integer. Received: {value}"
+            )
     arrays = [np.asarray(source) for source in sources]
     sizes = buckets(arrays, lengths, padding, vocabularies_of(model)[0])
     if not arrays:
-        none = np.zeros(0, "int32")
-        return {"tokens": none.reshape(0, 0), "scores": none.astype("float32"), "lengths": none}
+        return nothing_found(search)
     uniform = uniform_of(search, len(arrays), most_tokens(sizes[-1]))
     bar = keras.utils.Progbar(len(arrays), verbose=verbose, unit_name="sequence")
     results: list[Any] = [None] * len(arrays)
     for rows, source in _batches(arrays, sizes, batch_size, padding):
         limits = most_tokens(np.sum(source != padding, axis=1), np.minimum)
-        most = most_tokens(source.shape[1])
+        most = within_positions(most_tokens(source.shape[1]), model, search)
+        limits = np.minimum(limits, most)
         if max_length is not None:
             limits, most = np.minimum(limits, max_length), min(most, max_length)
         forced = np.full((batch_size, most), padding, "int32")
@@ -253,6 +275,7 @@ def generate_all(
             model, source, forced, limits, search, start_id, end_id, random, stages,
             cache_dtype=cache_dtype,
         )  # fmt: skip
+        check_sound("generate_all", found, rows)
         for position, number in enumerate(rows):
             results[number] = {name: value[position] for name, value in found.items()}
         bar.add(len(rows))

@@ -6,9 +6,18 @@ from typing import Any, Literal, TypeAlias, get_args
 import numpy as np
 
 from keras_transformers.annotations import Array, Ids, Values
+from keras_transformers.generation.beam import BeamSearch
 from keras_transformers.generation.boundaries import StartId
-from keras_transformers.generation.request import Decodable, Decoded, padding_of, vocabularies_of
+from keras_transformers.generation.request import (
+    Decodable,
+    Decoded,
+    is_whole,
+    padding_of,
+    reads_sources,
+    vocabularies_of,
+)
 from keras_transformers.generation.search import Search
+from keras_transformers.generation.speculative import Speculative
 
 CacheDtype = Literal["float32", "float16", "bfloat16", "int8"]
 CacheType: TypeAlias = CacheDtype | None
@@ -84,10 +93,14 @@ def start_in(
         ValueError: If it is no token of the model, or nothing may be decoded.
     """
     if start_id is not None:
+        if not is_whole(start_id, -(2**31)):
+            raise ValueError(f"{owner}: `start_id` must be an integer. Received: {start_id!r}")
         _, vocab = vocabularies_of(model)
         check_vocabulary(owner, "start_id", np.asarray([start_id]), vocab, padding_of(model))
-    if max_length is not None and max_length < 1:
-        raise ValueError(f"{owner}: `max_length` must be at least 1. Received: {max_length}")
+    if max_length is not None and not is_whole(max_length, 1):
+        raise ValueError(
+            f"{owner}: `max_length` must be an integer of at least 1. Received: {max_length}"
+        )
     return search.constraints.boundaries.start_of(start_id)
 
 
@@ -117,6 +130,66 @@ def buckets(
     return np.asarray(lengths)
 
 
+def check_end(owner: str, model: Decodable, search: Search, end_id: int) -> None:
+    """Raises ValueError unless a model can end a sequence with END, or with one of several ENDs."""
+    ends = search.constraints.boundaries.ends
+    name = "`ends` of the search's boundaries" if ends else "`end_id`"
+    padding, (_, vocab) = padding_of(model), vocabularies_of(model)
+    ends = ends or (end_id,)
+    inside = all(is_whole(end) and end < (vocab or np.inf) for end in ends)
+    if not inside or set(ends) == {padding}:
+        within = "an id" if vocab is None else f"from 0 to {vocab - 1}"
+        received = end_id if len(ends) == 1 else ends
+        raise ValueError(
+            f"{owner}: {name} must be {within} and not padding, {padding}. Received: {received}"
+        )
+
+
+def check_source(owner: str, model: Decodable, length: int = 1) -> None:
+    """Raises ValueError if a model without an encoder is given sources of a length."""
+    if length and not reads_sources(model):
+        raise ValueError(
+            f"{owner}: a model without an encoder takes its ids as `prompt` of `generate`. "
+            f"Received: ids as source, for a {type(model).__name__}"
+        )
+
+
+def check_sound(owner: str, found: Decoded[Array], rows: Array | None = None) -> None:
+    """Raises ValueError if a row has no sequence or no score, as of weights that are NaN."""
+    scores = found["scores"]
+    best = scores if scores.ndim == 1 else scores.max(axis=1)  # NaN if any is
+    wrong = np.flatnonzero(~np.isfinite(best))
+    wrong = wrong if rows is None else rows[wrong[wrong < len(rows)]]
+    if wrong.size:
+        raise ValueError(
+            f"{owner}: the model's logits must be numbers of which one is finite, but row "
+            f"{wrong[0]} has no sequence with a score. Do its weights hold NaN?"
+        )
+
+
+def nothing_found(search: Search) -> Decoded[Array]:
+    """The results of no source at all."""
+    by = getattr(search, "search", search)  # of `Speculative` and `Shortlisted`
+    several = by.n_best if isinstance(by, BeamSearch) else search.beams
+    shape = (0,) if several == 1 else (0, several)
+    ids, scores = np.zeros(shape, "int32"), np.zeros(shape, "float32")
+    found: Any = {"tokens": np.zeros((*shape, 0), "int32"), "scores": scores, "lengths": ids}
+    found["finished"] = np.zeros(shape, "bool")
+    if isinstance(by, BeamSearch):
+        found["log_probabilities"] = scores
+    if isinstance(search, Speculative):
+        found["passes"] = ids
+    result: Decoded[Array] = found
+    return result
+
+
+def within_positions(limit: int, model: Decodable, search: Search) -> int:
+    """A limit on tokens, or the positions of the model, or of its draft, if these are fewer."""
+    models = (model, getattr(search, "draft", None))
+    ends = (getattr(each, "most_decodable", None) for each in models)
+    return min([limit, *(end for end in ends if end is not None)])
+
+
 def forced_ids(prompt: Array | None, batch: int, limit: int, padding: int) -> Array:
     """Prompts, without padding on the left, on as many positions as there are tokens."""
     forced = np.full((batch, limit), padding, "int32")
@@ -127,7 +200,7 @@ def forced_ids(prompt: Array | None, batch: int, limit: int, padding: int) -> Ar
 
 
 def checked_phrases(
-    phrases: Values | None, batch: int, vocab: int | None, padding: int, end_id: int
+    phrases: Values | None, batch: int, vocab: int | None, padding: int, ends: tuple[int, ...]
 ) -> Array | None:
     """Phrases as `generate` takes them, int32; None where there are none."""
     if phrases is None:
@@ -141,9 +214,10 @@ def checked_phrases(
         )
     check_vocabulary("generate", "phrases", found, vocab, padding)
     behind = np.diff((found == padding).astype("int32"), axis=-1) < 0
-    if (found == end_id).any() or behind.any():
+    if np.isin(found, ends).any() or behind.any():
+        named = ", ".join(map(str, ends))
         raise ValueError(
-            f"generate: `phrases` must have no END, {end_id}, and padding only behind their ids."
+            f"generate: `phrases` must have no END, {named}, and padding only behind their ids."
         )
     return found.astype("int32")
 
@@ -158,9 +232,10 @@ def split_first(forced: Array, padding: int) -> tuple[Array, Array]:
     return forced[:, 0], forced[:, 1:]
 
 
-def with_first(found: Decoded[Array], first: Array) -> Decoded[Array]:
-    """Results with the tokens that stood where START would, in front."""
-    tokens = found["tokens"]
-    first = np.broadcast_to(first.reshape(-1, *[1] * (tokens.ndim - 1)), (*tokens.shape[:-1], 1))
-    tokens = np.concatenate([first, tokens], axis=-1)
-    return {**found, "tokens": tokens, "lengths": found["lengths"] + 1}
+def with_first(found: Decoded[Array], first: Array, padding: int) -> Decoded[Array]:
+    """Results with the tokens that stood where START would, in front; empty ones stay so."""
+    tokens, there = found["tokens"], np.isfinite(found["scores"])
+    first = first.reshape(-1, *[1] * (there.ndim - 1))
+    first = np.where(there, first, padding).astype(tokens.dtype)
+    tokens = np.concatenate([first[..., None], tokens], axis=-1)
+    return {**found, "tokens": tokens, "lengths": found["lengths"] + there}

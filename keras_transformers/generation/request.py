@@ -4,6 +4,8 @@ A search sees no model, only its function of one step (`generation.search.Step`)
 logarithms, in float32.
 """
 
+import math
+import numbers
 from collections.abc import Callable
 from typing import Any, Generic, NamedTuple, NotRequired, Protocol, TypedDict, TypeVar
 
@@ -14,6 +16,7 @@ from keras_transformers.annotations import BackPointers, Index, Tensor
 from keras_transformers.layers.portable import KERNELS
 
 MASKED = -1e9  # score of what must not be chosen; finite, so that sums stay finite
+IMPOSSIBLE = -(2.0**28)  # a forced token that the model excludes: above `MASKED`, and exact
 BLOCK = 128
 SMALLEST = 512  # tokens of a list that a search is within; the others are multiples of `BLOCK`
 PART = 32  # of such a list, where its size is not known
@@ -52,6 +55,7 @@ class Decoded(TypedDict, Generic[T]):
     tokens: T  # integers (batch, [n,] max_length): padding after END
     scores: T  # float32 (batch, [n])
     lengths: T  # integers (batch, [n]): END included
+    finished: T  # bool (batch, [n]): whether END was chosen; False where a limit cut or ended it
     passes: NotRequired[T]  # integers (batch,), of `Speculative`: of the large model
 
 
@@ -143,10 +147,32 @@ class Prefilled(NamedTuple):
         return ids[:, None], tokens[:, None], self.scores[:, None]
 
 
+def is_whole(value: Any, least: int = 0) -> bool:
+    """Tells whether a setting is an integer, NumPy's too, of at least a number."""
+    whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
+    return whole and int(value) >= least
+
+
+def is_finite(value: Any) -> bool:
+    """Tells whether a setting is a number, neither infinite nor NaN."""
+    number = isinstance(value, numbers.Real) and not isinstance(value, bool)
+    return number and math.isfinite(value)
+
+
 def prompt_lengths(request: Request) -> Tensor:
     """Number of tokens that are forced at the beginning of each sequence, `(batch,)`."""
     given = ops.cast(request.forced != request.padding_id, "int32")
     return ops.sum(ops.cumprod(given, axis=1), axis=1)
+
+
+def in_prompt(index: Index, request: Request) -> Tensor:
+    """Whether position `index`, or `(batch,)`, one for each row, is the prompt's, bool `(batch,)`.
+
+    It is if `forced` has a token there and at all positions before.
+    """
+    index = index[:, None] if _one_each(index) else index
+    after = ops.arange(ops.shape(request.forced)[1], dtype="int32") > index
+    return ops.all(ops.logical_or(request.forced != request.padding_id, after), axis=1)
 
 
 def limits_of(request: Request) -> Index:
@@ -233,8 +259,12 @@ def top_tokens(logits: Tensor, k: Index) -> tuple[Tensor, Tensor]:
 
 
 def any_of(ids: Tensor, vocab: Index) -> Tensor:
-    """Bool `(batch, beams, vocab)`, True at `ids` `(batch, beams, number)`; `vocab` is none."""
+    """Bool `(batch, beams, vocab)`, True at `ids` `(batch, beams, number)`.
+
+    Ids outside the vocabulary, such as a negative padding id, count nothing.
+    """
     batch, beams, number = ops.shape(ids)[0], ids.shape[1], ops.shape(ids)[2]
+    ids = ops.where(ops.logical_or(ids < 0, ids > vocab), vocab, ids)
     counters = vocab + 1
     rows = ops.arange(batch * beams, dtype="int32")[:, None]
     positions = ops.reshape(rows * counters + ops.reshape(ids, (-1, number)), (-1, 1))
@@ -264,6 +294,11 @@ def most_tokens(source_length: Any, minimum: Callable[[Any, Any], Any] = min) ->
     `n + 50`: Vaswani et al. 2017, section 6.1; END counts on both sides.
     """
     return minimum(2 * source_length + 10, source_length + 50)
+
+
+def reads_sources(model: object) -> bool:
+    """Tells whether a model has an encoder; those that do not say so have one."""
+    return getattr(model, "reads_sources", True)
 
 
 def vocabularies_of(model: object) -> tuple[int | None, int | None]:

@@ -26,6 +26,7 @@ from keras_transformers.generation.request import (
     Decoded,
     Prefilled,
     Request,
+    is_whole,
     lengths_of,
     log_normalizer,
     padding_of,
@@ -94,9 +95,10 @@ class Speculative(Search):
     search: Greedy | Sampling = Greedy()
 
     def __post_init__(self) -> None:
-        if not isinstance(self.num_tokens, int) or self.num_tokens < 1:
+        if not is_whole(self.num_tokens, 1):
             raise ValueError(
-                f"Speculative: `num_tokens` must be at least 1. Received: {self.num_tokens}"
+                "Speculative: `num_tokens` must be an integer of at least 1. "
+                f"Received: {self.num_tokens}"
             )
         if not isinstance(self.search, Greedy | Sampling) or self.search.beams > 1:
             raise ValueError(
@@ -162,9 +164,13 @@ class Speculative(Search):
 
         kept, _, _ = ops.while_loop(more, advance, (kept, model.state, draft.state))
         tokens = kept.tokens[:, 0]
-        lengths = lengths_of(tokens, request.padding_id)
-        found = {"tokens": tokens, "scores": kept.scores, "lengths": lengths}
-        return {**found, "passes": kept.passes}  # type: ignore[typeddict-item]
+        return {
+            "tokens": tokens,
+            "scores": kept.scores,
+            "lengths": lengths_of(tokens, request.padding_id),
+            "finished": self.constraints.boundaries.finished(tokens, request),
+            "passes": kept.passes,
+        }
 
     def _write(
         self, draft: Started, state: Any, kept: Checked, request: Request

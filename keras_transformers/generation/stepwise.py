@@ -14,6 +14,8 @@ from keras_transformers.generation.request import (
     Decoded,
     Prefilled,
     Request,
+    is_finite,
+    is_whole,
     lengths_of,
     log_normalizer,
     number_of,
@@ -21,6 +23,8 @@ from keras_transformers.generation.request import (
     write_at,
 )
 from keras_transformers.generation.search import Search, Step
+
+SMALLEST_NORMAL = 2.0**-126  # of float32: smaller temperatures may count as 0
 
 
 class Sequences(NamedTuple):
@@ -90,8 +94,12 @@ class _Stepwise(Search):
         tokens, scores = hypotheses.tokens, hypotheses.scores
         if self.beams == 1:
             tokens, scores = tokens[:, 0], scores[:, 0]
-        lengths = lengths_of(tokens, request.padding_id)
-        return {"tokens": tokens, "scores": scores, "lengths": lengths}
+        return {
+            "tokens": tokens,
+            "scores": scores,
+            "lengths": lengths_of(tokens, request.padding_id),
+            "finished": self.constraints.boundaries.finished(tokens, request),
+        }
 
 
 @dataclasses.dataclass(frozen=True)
@@ -159,19 +167,21 @@ class Sampling(_Stepwise):
         wrong = [
             name
             for name, fine in {
-                "temperature": self.temperature > 0,
-                "top_k": self.top_k is None or self.top_k >= 1,
-                "top_p": self.top_p is None or 0 < self.top_p <= 1,
-                "min_p": self.min_p is None or 0 <= self.min_p <= 1,
-                "num_samples": self.num_samples >= 1,
+                "temperature": is_finite(self.temperature) and self.temperature >= SMALLEST_NORMAL,
+                "top_k": self.top_k is None or is_whole(self.top_k, 1),
+                "top_p": self.top_p is None or (is_finite(self.top_p) and 0 < self.top_p <= 1),
+                "min_p": self.min_p is None or (is_finite(self.min_p) and 0 <= self.min_p <= 1),
+                "num_samples": is_whole(self.num_samples, 1),
+                "seed": self.seed is None or is_whole(self.seed),
             }.items()
             if not fine
         ]
         if wrong:
             raise ValueError(
-                "Sampling: `temperature` must be positive, `top_k` and `num_samples` at least 1, "
-                f"`top_p` in (0, 1] and `min_p` in [0, 1]. Received: {wrong[0]}="
-                f"{getattr(self, wrong[0])}"
+                "Sampling: `temperature` must be positive and finite, and at least "
+                f"{SMALLEST_NORMAL:.3g}, the smallest normal number of float32; `top_k` and "
+                "`num_samples` integers of at least 1, `top_p` in (0, 1] and `min_p` in [0, 1], "
+                f"and `seed` an integer from 0 on. Received: {wrong[0]}={getattr(self, wrong[0])}"
             )
 
     @property

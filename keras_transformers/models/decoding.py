@@ -47,6 +47,27 @@ class Source(NamedTuple):
 class CachedDecoding(ModelMixin):
     """Decoding with `decoder_blocks`, whose state is a `DecodingState`; before `keras.Model`."""
 
+    def _most_cached(self, positions: int | None) -> int | None:
+        """How many tokens can be decoded with a table of so many positions, None without end.
+
+        Positions that turn by other angles in longer texts (`LongRopeScaling`) end there, too.
+        """
+        terms = (getattr(block.mixer, "position", None) for block in self.decoder_blocks)
+        ends = [positions, *(getattr(term, "most_cached", None) for term in terms)]
+        return min((end for end in ends if end is not None), default=None)
+
+    def _check_decodable(self, max_length: Index) -> None:
+        """Raises ValueError if there may be more steps than `most_decodable`.
+
+        A tensor is what nobody knows while tracing; `generation.decode` asserts its value.
+        """
+        most = self.most_decodable
+        if isinstance(max_length, int) and most is not None and max_length > most:
+            raise ValueError(
+                f"{type(self).__name__} '{self.name}': `max_length` must be at most the model's, "
+                f"{most}. Received: {max_length}"
+            )
+
     def _start_caches(self, batch: Any, beams: int, max_length: Index) -> list[Cache]:
         return [block.start_cache(batch, beams, max_length) for block in self.decoder_blocks]
 
@@ -100,6 +121,11 @@ class CachedDecoding(ModelMixin):
 class TransformerDecoding(CachedDecoding):
     """The source once, then token by token, for `Transformer`; before `keras.Model`."""
 
+    @property
+    def most_decodable(self) -> int | None:
+        """How many tokens can be decoded, None without end: the number of target positions."""
+        return self._most_cached(getattr(self.target_positions, "most_positions", None))
+
     def start_decoding(
         self, source: Tensor, beams: int, max_length: Index, coverage: bool = False
     ) -> tuple[DecodingState, Source]:
@@ -117,7 +143,11 @@ class TransformerDecoding(CachedDecoding):
         Returns:
             `(state, shared)`: a `DecodingState`, whose coverage is the sums of the last block's
             cross-attention (mean of its heads), 1 at padding; and the `Source`.
+
+        Raises:
+            ValueError: If there may be more steps than `most_decodable`.
         """
+        self._check_decodable(max_length)
         context = self.encode(source, training=False)
         mask = padding_mask(source, self.padding_id)
         shared = [block.cross_attention.project_context(context) for block in self.decoder_blocks]

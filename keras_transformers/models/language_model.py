@@ -92,6 +92,7 @@ class LanguageModel(CachedDecoding, TextModel):
     """
 
     optional_inputs = ("segments",)
+    reads_sources = False
 
     defaults = {"hidden_dim": 768, "num_heads": 12, "mlp_dim": 3072, "max_length": 1024}
     block_kind = DecoderBlock
@@ -198,9 +199,7 @@ class LanguageModel(CachedDecoding, TextModel):
         The number of positions; and of positions that turn by other angles in longer texts
         (`LongRopeScaling`) the length up to which they do not.
         """
-        terms = (getattr(block.mixer, "position", None) for block in self.decoder_blocks)
-        ends = [self.most_positions, *(getattr(term, "most_cached", None) for term in terms)]
-        return min((end for end in ends if end is not None), default=None)
+        return self._most_cached(self.most_positions)
 
     def start_decoding(
         self, source: Tensor, beams: int, max_length: Index
@@ -228,13 +227,7 @@ class LanguageModel(CachedDecoding, TextModel):
                 f"LanguageModel '{self.name}': `head` must make logits of the vocabulary for text "
                 f"to be written. Received: a {type(self.head).__name__}"
             )
-        # A tensor is what nobody knows while tracing; who traces sees to it.
-        most = self.most_decodable
-        if isinstance(max_length, int) and most is not None and max_length > most:
-            raise ValueError(
-                f"LanguageModel '{self.name}': `max_length` must be at most the model's, "
-                f"{most}. Received: {max_length}"
-            )
+        self._check_decodable(max_length)
         batch = ops.shape(source)[0]
         return DecodingState(self._start_caches(batch, beams, max_length)), None
 

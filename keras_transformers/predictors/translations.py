@@ -19,24 +19,26 @@ if TYPE_CHECKING:
 class TranslatorPredictor(Inspected):
     """Translates: a str for each text; with `details` a dict.
 
-    That has `translation`, `score`, the search's, and `truncated`, whether the end of the text was
-    cut off. Where there are several languages, one is asked for: `predict(texts,
-    target_language="de")`. What the model thinks of its own translations comes with
-    `predict(texts, scores=True)` and `confidence=True`, of others from `score`; `alternatives` are
-    what may follow the beginning of a translation, and `align` links words. Where there is
-    `context`, a text can have so many previous sentences in front: see `contexts.in_context`.
+    That has `translation`, `score`, the search's, `finished`, whether the model ended the
+    translation itself, and `truncated`, whether the end of the text was cut off. Where there are
+    several languages, one is asked for: `predict(texts, target_language="de")`. What the model
+    thinks of its own translations comes with `predict(texts, scores=True)` and `confidence=True`,
+    of others from `score`; `alternatives` are what may follow the beginning of a translation, and
+    `align` links words. Where there is `context`, a text can have so many previous sentences in
+    front: see `contexts.in_context`.
 
     Example:
     >>> import tensorflow as tf
     >>> from keras_transformers.predictors import TranslatorPredictor
     >>> def upper(text):
-    ...     truncated, scores = tf.zeros(len(text), tf.bool), tf.zeros(len(text))
-    ...     return {"translation": tf.strings.upper(text), "score": scores, "truncated": truncated}
+    ...     ended = tf.ones(len(text), tf.bool)
+    ...     return {"translation": tf.strings.upper(text), "score": tf.zeros(len(text)),
+    ...             "finished": ended, "truncated": ~ended}
     >>> translator = TranslatorPredictor(upper)
     >>> translator.predict("open the door"), translator.predict(["open", b"shut"])
     ('OPEN THE DOOR', ['OPEN', 'SHUT'])
     >>> translator.predict("open", details=True)
-    {'translation': 'OPEN', 'score': 0.0, 'truncated': False}
+    {'translation': 'OPEN', 'score': 0.0, 'finished': True, 'truncated': False}
     """
 
     kind = "translator"
@@ -160,8 +162,10 @@ class TranslatorPredictor(Inspected):
         every = [text_of(text) for text in row["translations"]] if "translations" in row else []
         if not details and not more:
             return (every or [translation]) if self._lists else translation
-        score, truncated = float(row["score"]), bool(row["truncated"])
-        answer = {"translation": translation, "score": score, "truncated": truncated, **more}
+        # SavedModels of 0.2.0 do not tell whether they ended a translation.
+        flags = {name: bool(row[name]) for name in ("finished", "truncated") if name in row}
+        answer: dict[str, Any] = {"translation": translation, "score": float(row["score"])}
+        answer |= flags | more
         if every:
             answer |= {"translations": every, "scores": row["scores"].tolist()}
         return answer

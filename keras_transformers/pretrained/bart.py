@@ -179,7 +179,7 @@ BART = _family(
         "static_position_embeddings": (False,),
         "add_bias_logits": (False, True),
     },
-    without_effect=frozenset({"extra_pos_embeddings", "force_bos_token_to_be_generated"}),
+    without_effect=frozenset({"extra_pos_embeddings"}),
 )
 MBART = _family(
     "mbart",
@@ -211,7 +211,7 @@ PEGASUS = _family(
         "static_position_embeddings": (True,),
         "add_bias_logits": (False, True),
     },
-    without_effect=frozenset({"extra_pos_embeddings", "force_bos_token_to_be_generated"}),
+    without_effect=frozenset({"extra_pos_embeddings"}),
 )
 M2M_100 = _family(
     "m2m_100",

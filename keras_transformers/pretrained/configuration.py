@@ -25,7 +25,7 @@ WITHOUT_EFFECT = frozenset(
     "max_new_tokens min_length no_repeat_ngram_size num_beam_groups num_beams "
     "num_return_sequences output_scores remove_invalid_values repetition_penalty "
     "return_dict_in_generate suppress_tokens temperature top_k top_p typical_p "
-    "renormalize_logits "
+    "renormalize_logits force_bos_token_to_be_generated "
     # What sentence-transformers does with the logits of a classifier.
     "sbert_ce_default_activation_function sentence_transformers".split()
 )

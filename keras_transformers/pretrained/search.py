@@ -12,6 +12,7 @@ from keras_transformers.pretrained.generation_keys import KEYS, Only
 from keras_transformers.pretrained.names import find
 
 GENERATION = "generation_config.json"
+BEGINS = {"bart": 0, "mbart": 0, "m2m_100": 0}  # `bos_token_id` where a configuration lacks it
 
 
 def load_search(folder: StrPath, language_id: int | None = None) -> Search:
@@ -150,6 +151,17 @@ class _GenerationConfig:
             raise self.error(key, "one id")
         return found[0] if found else None
 
+    def first_token(self) -> int | None:
+        """The token that is forced first, or None.
+
+        The configuration of older BARTs says `force_bos_token_to_be_generated` instead of its id.
+        """
+        if self.path.name == CONFIG and self.get("force_bos_token_to_be_generated", False):
+            begin = self.get("bos_token_id", BEGINS.get(self.get("model_type")))
+            if begin is not None:
+                return int(begin)
+        return self.id("forced_bos_token_id")
+
     def refuse_what_is_not_imitated(self) -> None:
         for key in self.found:
             rule = KEYS.get(key)
@@ -176,9 +188,8 @@ def _constraints(asked: _GenerationConfig, language_id: int | None) -> Constrain
         tuple(token for token in asked.ids(key) if token >= 0)
         for key in ("suppress_tokens", "begin_suppress_tokens")
     )
-    last, begin = asked.id("forced_eos_token_id"), language_id
-    if begin is None:
-        begin = asked.id("forced_bos_token_id")
+    last = asked.id("forced_eos_token_id")
+    begin = asked.first_token() if language_id is None else language_id
     if {begin, last} & set(banned):
         raise asked.error("suppress_tokens", "none of the forced tokens")
     fewest = asked.number("min_new_tokens", 0, 0)

@@ -23,7 +23,7 @@ READ_BY = {True: "cross_attention", False: "attention"}  # whether a model is a 
 
 
 def translate(predictor, text):
-    """The dict of `translation`, `score` and `truncated` of a text.
+    """The dict of `translation`, `score`, `finished` and `truncated` of a text.
 
     Raises:
         ValueError: If there is no text.
@@ -63,7 +63,8 @@ def alternatives(predictor, text, search):
     texts = [each.decode("utf-8", "replace") for each in of_target.detokenize(tokens).numpy()]
     ranked = {}
     for score, translation in zip(scores.tolist(), texts, strict=True):
-        ranked.setdefault(translation, score)
+        if score > float("-inf"):  # there may be fewer than `n_best`
+            ranked.setdefault(translation, score)
     return [(score, translation) for translation, score in ranked.items()]
 
 

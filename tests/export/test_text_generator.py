@@ -110,6 +110,22 @@ def test_a_prompt_with_an_end_in_it_is_gone_on_with(kind, compiled):
     assert texts(found["text"]) == [writer.write([prompt])[0] for prompt in prompts]
 
 
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("kind", ENDS)
+@pytest.mark.parametrize("prompts", [[""], ["t"], ["", "t", ""], ["", "the king"]], ids=str)
+def test_a_prompt_of_no_token_or_of_one_is_gone_on_with(prompts, kind, compiled):
+    tokenizer, model = tokenizer_of(kind), model_of(kind)
+    before = [] if tokenizer.start_id is None else [tokenizer.start_id]
+    rows = [before + row or [tokenizer.end_id] for row in tokenizer.tokenize(prompts).to_list()]
+    expected = [continued(model, row, tokenizer.end_id) for row in rows]
+    for search in (Greedy(), BeamSearch(1)):
+        writer = TextGenerator(model, tokenizer, search, NEW_TOKENS, prompt_lengths=(4,))
+        found = (writer if compiled else writer.portable)(tf.constant(prompts))
+        for text, row, rest in zip(texts(found["text"]), rows, expected, strict=True):
+            whole = [token for token in row + rest if token != tokenizer.end_id]
+            assert text == tokenizer.detokenize([whole]).numpy()[0].decode()
+
+
 def test_an_end_in_a_prompt_ends_no_beam_and_reaches_a_saved_model(tmp_path):
     kind = "byte pairs"
     tokenizer, search = tokenizer_of(kind), BeamSearch(3)

@@ -1,5 +1,7 @@
 """Claims about `generate`: prompts, limits, what is compiled, and what is refused."""
 
+import functools
+
 import keras
 import numpy as np
 import pytest
@@ -7,15 +9,21 @@ from keras import ops
 
 from keras_transformers.generation import (
     BeamSearch,
+    Boundaries,
     Constraints,
     Greedy,
+    Request,
     Sampling,
+    Speculative,
     coverage_penalty,
+    decode,
     generate,
     generate_all,
     length_penalty,
 )
 from keras_transformers.inspection import attention_maps
+from keras_transformers.layers import PositionEmbedding
+from keras_transformers.models import LanguageModel, RecurrentTranslator, Transformer
 from tests.generation.model import (
     BATCH,
     BEAM,
@@ -74,6 +82,71 @@ def test_tokens_stop_at_the_end_or_at_the_limit(search):
 
 def test_the_limit_is_twice_the_source_and_ten_unless_told_otherwise():
     assert generate(shared_model(), SOURCE)["tokens"].shape == (BATCH, 2 * SOURCE.shape[1] + 10)
+
+
+# ------------------------------------------------------------------------- END in a prompt
+
+PROMPT_WITH_END = np.array([[END, 5, 6], [4, END, 0], [4, END, END]])
+PROMPT_SIZES = (3, 2, 3)
+
+
+def greedy_by_whole_passes(prompt, length):
+    """Greedy search without a cache: the whole target once more for each token."""
+    rows = []
+    for source, row in zip(SOURCE, prompt, strict=True):
+        tokens = [token for token in row if token]
+        while len(tokens) < length:
+            padded = np.array([tokens + [0] * (length - len(tokens))])
+            following = whole_pass()(source[None], padded)[0, len(tokens)]
+            tokens.append(1 + int(np.argmax(following[1:])))  # padding is never chosen
+            if tokens[-1] == END:
+                break
+        rows.append(tokens + [0] * (length - len(tokens)))
+    return rows
+
+
+@pytest.mark.parametrize(
+    "search",
+    [Greedy(), BEAM, BeamSearch(3, 1.0, normalization="length"), Sampling(seed=2)],
+    ids=["greedy", "beam", "beam of transformers", "sampling"],
+)
+def test_a_prompt_with_end_is_continued(search):
+    result = generate(shared_model(), SOURCE, PROMPT_WITH_END, search, max_length=LENGTH)
+    several = result["tokens"].reshape(BATCH, -1, LENGTH).swapaxes(0, 1)
+    for tokens in several:
+        for row, prompt, size in zip(tokens, PROMPT_WITH_END, PROMPT_SIZES, strict=True):
+            assert row[:size].tolist() == prompt[:size].tolist()
+            rest = row[size:][row[size:] != 0]
+            assert len(rest) and END not in rest[:-1]
+            assert len(rest) == LENGTH - size or rest[-1] == END
+    if isinstance(search, Greedy):
+        expected = greedy_by_whole_passes(PROMPT_WITH_END, LENGTH)
+        np.testing.assert_array_equal(result["tokens"], expected)
+    chosen = np.arange(LENGTH) >= np.array(PROMPT_SIZES)[:, None]
+    name = "log_probabilities" if isinstance(search, BeamSearch) else "scores"
+    received = result[name].reshape(BATCH, -1).swapaxes(0, 1)
+    for tokens, scores in zip(several, received, strict=True):
+        logp = np.take_along_axis(whole_pass()(SOURCE, tokens), tokens[..., None], axis=-1)[..., 0]
+        expected = np.sum(np.where(chosen & (tokens != 0), logp, 0), axis=-1)
+        np.testing.assert_allclose(scores, expected, atol=1e-4)
+
+
+# ------------------------------------------------------------------ padding before a source
+
+
+@pytest.mark.parametrize("search", [Greedy(), BEAM], ids=["greedy", "beam"])
+@pytest.mark.parametrize("kind", ["transformer", "recurrent"])
+def test_padding_before_a_source_is_as_padding_behind_it(kind, search):
+    model = shared_model()
+    if kind == "recurrent":
+        model = RecurrentTranslator(VOCAB, embedding_dim=12, hidden_dim=16)
+    left = np.stack([np.roll(row, np.sum(row == 0)) for row in SOURCE])
+    assert np.any(left != SOURCE)
+    behind, before = (
+        generate(model, ids, search=search, max_length=LENGTH) for ids in (SOURCE, left)
+    )
+    for name, value in behind.items():
+        np.testing.assert_array_equal(before[name], value)
 
 
 # ----------------------------------------------------------------- compiled once, never stale
@@ -183,7 +256,7 @@ def test_a_prompt_alone_is_checked_as_one_with_a_source(prompt):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"max_length": 0}, "`max_length` must be at least 1. Received: 0"),
+        ({"max_length": 0}, "`max_length` must be an integer of at least 1. Received: 0"),
         ({"start_id": VOCAB}, f"ids of `start_id` must be from 0 to {VOCAB - 1}"),
         ({"start_id": -3}, f"ids of `start_id` must be from 0 to {VOCAB - 1}"),
     ],
@@ -193,6 +266,113 @@ def test_limits_and_marks_that_mean_nothing_are_refused(options, message):
         generate(shared_model(), SOURCE, **options)
     with pytest.raises(ValueError, match=f"generate_all: {message}"):
         generate_all(shared_model(), [[3, 4]], verbose=0, **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"end_id": VOCAB}, f"`end_id` must be from 0 to {VOCAB - 1} and not padding, 0. .*: 13"),
+        ({"end_id": -1}, "`end_id` must be from 0 to 12 and not padding, 0. Received: -1"),
+        ({"end_id": 0}, "`end_id` must be from 0 to 12 and not padding, 0. Received: 0"),
+        ({"end_id": 2.5}, "`end_id` must be from 0 to 12 and not padding, 0. Received: 2.5"),
+        ({"search": Greedy(Constraints(boundaries=Boundaries((99,))))}, "`ends` .*Received: 99"),
+        ({"search": BeamSearch(constraints=Constraints(boundaries=Boundaries((0,))))}, "`ends` "),
+        ({"max_length": 2.5}, "`max_length` must be an integer of at least 1. Received: 2.5"),
+        ({"max_length": True}, "`max_length` must be an integer of at least 1. Received: True"),
+        ({"start_id": 1.5}, "`start_id` must be an integer. Received: 1.5"),
+    ],
+)
+def test_an_end_that_never_comes_and_fractions_are_refused(options, message):
+    with pytest.raises(ValueError, match=f"generate: {message}"):
+        generate(shared_model(), SOURCE, **options)
+    with pytest.raises(ValueError, match=f"generate_all: {message}"):
+        generate_all(shared_model(), [[3, 4]], verbose=0, **options)
+
+
+def test_one_of_several_ends_may_be_padding():
+    search = Greedy(Constraints(boundaries=Boundaries((0, END))))
+    alone = generate(shared_model(), SOURCE, max_length=LENGTH)
+    found = generate(shared_model(), SOURCE, search=search, max_length=LENGTH, end_id=0)
+    np.testing.assert_array_equal(found["tokens"], alone["tokens"])
+
+
+def test_ids_for_a_model_without_an_encoder_are_a_prompt():
+    model = LanguageModel(VOCAB, 16, num_heads=2, mlp_dim=24, num_layers=1)
+    message = "a model without an encoder takes its ids as `prompt`.*LanguageModel"
+    with pytest.raises(ValueError, match=f"generate: {message}"):
+        generate(model, [[5, 7]])
+    with pytest.raises(ValueError, match=f"generate: {message}"):
+        generate(model, [[5, 7]], [[4]], max_length=5)
+    with pytest.raises(ValueError, match=f"generate_all: {message}"):
+        generate_all(model, [[5, 7]], verbose=0)
+    none = np.zeros((1, 0), "int32")
+    found = generate(model, none, [[4]], max_length=5)
+    np.testing.assert_array_equal(
+        found["tokens"], generate(model, prompt=[[4]], max_length=5)["tokens"]
+    )
+
+
+def test_coverage_of_a_model_without_an_encoder_is_refused():
+    model = LanguageModel(VOCAB, 16, num_heads=2, mlp_dim=24, num_layers=1)
+    search = BeamSearch(2, coverage_penalty=0.2)
+    with pytest.raises(
+        ValueError, match="BeamSearch: `coverage_penalty` must be 0 .*Received: 0.2"
+    ):
+        generate(model, prompt=[[4]], search=search, max_length=5)
+
+
+@pytest.mark.parametrize(
+    "search",
+    [Greedy(), BEAM, Sampling(seed=1), BeamSearch(2, 1.0, normalization="length")],
+    ids=str,
+)
+def test_logits_that_are_no_numbers_raise_an_error(search):
+    model = make()
+    model.set_weights([np.full(w.shape, np.nan, "float32") for w in model.get_weights()])
+    for run, ids in ((generate, SOURCE), (generate_all, [[3, 4], [5, 6, 7]])):
+        options = {} if run is generate else {"verbose": 0}
+        with pytest.raises(ValueError, match=f"{run.__name__}: the model's logits must be"):
+            run(model, ids, search=search, max_length=LENGTH, **options)
+
+
+# ------------------------------------------------------------------------------- positions
+
+
+@functools.cache
+def with_a_table():
+    """A model with 11 learned positions."""
+    table = PositionEmbedding(11)
+    block = {"hidden_dim": 16, "num_heads": 2, "mlp_dim": 24, "num_layers": 1}
+    return Transformer(vocab_size=VOCAB, **block, positions=(PositionEmbedding(17), table))
+
+
+@pytest.mark.parametrize("search", [Greedy(), BEAM, Speculative], ids=["greedy", "beam", "draft"])
+def test_nothing_is_decoded_past_a_table_of_positions(search):
+    model = with_a_table()
+    if search is Speculative:
+        plain = Transformer(VOCAB, hidden_dim=16, num_heads=2, mlp_dim=24, num_layers=1)
+        model, search = plain, Speculative(model, 3)
+    assert with_a_table().most_decodable == 11
+    assert generate(model, SOURCE, search=search)["tokens"].shape[-1] == 11  # not 20
+    assert generate_all(model, SOURCE[:1], search, verbose=0)["lengths"].max() <= 11
+    assert generate(model, SOURCE, search=search, max_length=11)["tokens"].shape[-1] == 11
+    with pytest.raises(ValueError, match="`max_length` must be at most the model's, 11.*: 12"):
+        generate(model, SOURCE, search=search, max_length=12)
+
+
+@pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="sizes are known on JAX")
+def test_a_limit_that_only_the_call_knows_is_asserted():
+    import tensorflow as tf
+
+    @tf.function(input_signature=[tf.TensorSpec((None, None), "int32")])
+    def run(forced):
+        request = Request(forced, START, END)
+        return decode(with_a_table(), SOURCE, Greedy(), request, stages=None)["tokens"]
+
+    generate(with_a_table(), SOURCE)  # builds
+    assert run(np.zeros((BATCH, 11), "int32")).shape == (BATCH, 11)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="at most .* model's positions, 11"):
+        run(np.zeros((BATCH, 12), "int32"))
 
 
 def test_lengths_relative_to_a_source_need_one():

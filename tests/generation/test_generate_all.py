@@ -3,7 +3,16 @@
 import numpy as np
 import pytest
 
-from keras_transformers.generation import BeamSearch, Constraints, Greedy, Sampling, generate_all
+from keras_transformers.generation import (
+    BeamSearch,
+    Boundaries,
+    Constraints,
+    Greedy,
+    Sampling,
+    Speculative,
+    generate,
+    generate_all,
+)
 from tests.generation.model import END, VOCAB, make, shared_model
 
 
@@ -54,8 +63,52 @@ def test_stages_change_nothing_but_the_cost():
     np.testing.assert_allclose(halved["scores"], whole["scores"], atol=1e-4)
 
 
-def test_no_sentence_gives_nothing():
-    assert len(generate_all(shared_model(), [], verbose=0)["tokens"]) == 0
+SEARCHES = {
+    "greedy": Greedy(),
+    "beam": BeamSearch(3),
+    "several beams": BeamSearch(3, n_best=2),
+    "sampling": Sampling(seed=1),
+    "several samples": Sampling(seed=1, num_samples=2),
+    "drafts": Speculative(shared_model(), 2),
+}
+
+
+@pytest.mark.parametrize("search", SEARCHES.values(), ids=SEARCHES)
+def test_no_sentence_gives_nothing_of_everything(search):
+    none = generate_all(shared_model(), [], search, verbose=0)
+    some = generate_all(shared_model(), [[3, END]], search, max_length=4, verbose=0)
+    assert none.keys() == some.keys()
+    for name, value in some.items():
+        expected = (0, *value.shape[1:-1], 0) if name == "tokens" else (0, *value.shape[1:])
+        assert none[name].shape == expected, name
+        assert none[name].dtype == value.dtype, name
+
+
+@pytest.mark.parametrize(
+    "search",
+    [
+        Greedy(),
+        BeamSearch(3, n_best=2),
+        BeamSearch(3, 1.0, n_best=2, normalization="length"),
+        Greedy(Constraints(boundaries=Boundaries(last=END))),
+    ],
+    ids=["greedy", "beam", "beam of transformers", "a last token"],
+)
+def test_a_limit_cuts_as_that_of_generate_does(search):
+    sources, length = sentences(9, 7), 5
+    padded = np.zeros((9, 8), "int32")
+    for row, source in zip(padded, sources, strict=True):
+        row[: len(source)] = source
+    options = {"search": search, "max_length": length}
+    many = generate_all(shared_model(), sources, lengths=(8,), verbose=0, **options)
+    batch = generate(shared_model(), padded, **options)
+    assert many.keys() == batch.keys()
+    for name, value in batch.items():
+        np.testing.assert_allclose(many[name], value, atol=1e-5)
+    chosen = length - (search.constraints.boundaries.last is not None)
+    ended = np.any(batch["tokens"][..., :chosen] == END, axis=-1)
+    np.testing.assert_array_equal(batch["finished"], ended)
+    assert ended.any() and not ended.all()
 
 
 @pytest.mark.parametrize(

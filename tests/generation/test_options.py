@@ -4,6 +4,7 @@ The toy vocabulary has two words and END: at most 31 sequences of up to 5 tokens
 all of them must find the best under the stated scoring.
 """
 
+import itertools
 import math
 
 import numpy as np
@@ -11,7 +12,14 @@ import pytest
 from hypothesis import given, settings
 from keras import ops
 
-from keras_transformers.generation import BeamSearch, Constraints, Greedy, Sampling
+from keras_transformers.generation import (
+    BeamSearch,
+    Boundaries,
+    Constraints,
+    Greedy,
+    Request,
+    Sampling,
+)
 from tests.generation.toy import (
     BATCH,
     END,
@@ -27,7 +35,9 @@ from tests.generation.toy import (
     next_state,
     penalty,
     random_table,
+    searcher,
     seeds,
+    toy_step,
     words_of,
 )
 from tests.slow import slow_except
@@ -126,6 +136,88 @@ def test_a_forced_prefix_leaves_the_best_of_its_continuations(seed):
         best = max(scores, key=scores.get)
         assert words_of(result["tokens"][row]) == best
         assert result["scores"][row] == pytest.approx(scores[best], rel=2e-5)
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.6, 2.0])
+@settings(max_examples=4)
+@given(seed=seeds)
+def test_a_length_penalty_is_for_the_tokens_that_the_score_counts(alpha, seed):
+    table, forced = random_table(seed), np.zeros((BATCH, LENGTH), "int32")
+    forced[0, :3], forced[1, :1] = (4, END, 3), 3  # END in a prompt ends nothing
+    search = BeamSearch(EVERYTHING, alpha, n_best=EVERYTHING)
+    step, state, shared = toy_step(ops.convert_to_tensor(table), EVERYTHING, LENGTH)
+    request = Request(ops.convert_to_tensor(forced), START, END, prompt_scores=False)
+    result = search(step, state, request, shared)
+    for row, prefix in enumerate([(4, END, 3), (3,)]):
+        scores = {}
+        for tokens in every_sequence(LENGTH - len(prefix)):
+            logp = log_probability(table[row], (*prefix, *tokens))
+            logp -= log_probability(table[row], prefix)
+            scores[(*prefix, *tokens)] = logp / penalty(len(tokens), alpha)
+        expected = sorted(scores, key=scores.get, reverse=True)
+        tokens = ops.convert_to_numpy(result["tokens"])[row, : len(expected)]
+        assert [words_of(each) for each in tokens] == expected
+        received = ops.convert_to_numpy(result["scores"])[row, : len(expected)]
+        np.testing.assert_allclose(received, [scores[s] for s in expected], rtol=2e-5)
+
+
+@pytest.mark.parametrize("compiled", [True, False], ids=["xla", "eager"])
+@pytest.mark.parametrize("make", [Greedy, Sampling, BeamSearch])
+@pytest.mark.parametrize("size", [1, 2])
+def test_a_padding_id_outside_the_vocabulary_repeats_nothing(size, make, compiled):
+    constraints = Constraints(no_repeat_ngram=size, banned=((3, 4, 3),))
+    search, table = make(constraints=constraints), random_table(4, batch=3, end=1.0)
+    table[1, :, END] += 9.0  # one text ends early
+    numbers = np.random.default_rng(0).random((3, 8, search.beams), "float32")
+    others = {"uniform": numbers} if make is Sampling else {}
+    results = []
+    for padding in (0, -1):
+        forced = np.full((3, 8), padding, "int32")
+        run = searcher(search, tuple(others), compiled=compiled, padding_id=padding)
+        given = (table, forced, *others.values())
+        result = run(*(ops.convert_to_tensor(each) for each in given))
+        tokens = ops.convert_to_numpy(result["tokens"])
+        results.append(np.where(tokens == padding, 0, tokens))
+    np.testing.assert_array_equal(*results)
+
+
+@pytest.mark.parametrize("make", [Greedy, Sampling, BeamSearch])
+@pytest.mark.parametrize("renormalize", [False, True])
+def test_a_forced_token_that_the_model_excludes_is_taken_and_counts_nothing(make, renormalize):
+    table = random_table(6, end=1.0)
+    table[:, :, 4] = -np.inf
+    table[..., END] = -np.inf
+    boundaries = Boundaries(first=4, last=END)
+    constraints = Constraints(boundaries=boundaries, renormalize=renormalize)
+    search = make(constraints=constraints, **({"length_penalty": 0} if make is BeamSearch else {}))
+    forced = np.zeros((BATCH, LENGTH), "int32")
+    forced[1, :2] = (4, 4)
+    numbers = np.random.default_rng(0).random((BATCH, LENGTH, search.beams), "float32")
+    others = {"uniform": numbers} if make is Sampling else {}
+    others["max_lengths"] = np.array([LENGTH, LENGTH - 1], "int32")
+    result = find(search, table, forced, **others)
+    assert [words_of(row) for row in result["tokens"]] == [(4, 3, 3, 3, END), (4, 4, 3, END)]
+    np.testing.assert_allclose(result["scores"], 0.0, atol=1e-6)  # 3 is all that is possible
+
+
+@pytest.mark.parametrize("normalization", ["gnmt", "length"])
+@pytest.mark.parametrize("early_stopping", [True, False])
+@settings(max_examples=2)
+@given(seed=seeds)
+def test_beams_beyond_the_sequences_that_there_are_stay_empty(normalization, early_stopping, seed):
+    length, table = 2, random_table(seed)
+    kind = {"normalization": normalization, "early_stopping": early_stopping}
+    search = BeamSearch(EVERYTHING, 1.0, n_best=EVERYTHING, **kind)
+    result = find(search, table, max_length=length, compiled=False)
+    every = {*every_sequence(length), *itertools.product(WORDS, repeat=length)}
+    for row in range(BATCH):
+        tokens = result["tokens"][row]
+        assert {words_of(each) for each in tokens[: len(every)]} == every
+        assert np.isfinite(result["scores"][row, : len(every)]).all()
+        assert not tokens[len(every) :].any() and not result["lengths"][row, len(every) :].any()
+        assert not result["finished"][row, len(every) :].any()
+        for name in ("scores", "log_probabilities"):
+            assert np.all(result[name][row, len(every) :] == -np.inf)
 
 
 CONSTRAINTS = {
@@ -268,6 +360,28 @@ def test_several_samples_of_a_source_are_drawn_apart():
             "`repetition_penalty` must be a positive number",
         ),
         (Sampling, {"temperature": 0.0}, r"Received: temperature=0.0"),
+        (Sampling, {"temperature": 1e-39}, r"smallest normal number.*Received: temperature=1e-39"),
+        (Sampling, {"temperature": math.nan}, r"Received: temperature=nan"),
+        (Sampling, {"temperature": math.inf}, r"Received: temperature=inf"),
+        (Sampling, {"top_k": 2.5}, r"Received: top_k=2.5"),
+        (Sampling, {"top_p": math.nan}, r"Received: top_p=nan"),
+        (Sampling, {"min_p": math.nan}, r"Received: min_p=nan"),
+        (Sampling, {"num_samples": 1.5}, r"Received: num_samples=1.5"),
+        (Sampling, {"seed": -1}, r"Received: seed=-1"),
+        (Sampling, {"seed": 0.5}, r"Received: seed=0.5"),
+        (BeamSearch, {"beam_size": 2.5}, r"an integer of at least 1.*Received: beam_size=2.5"),
+        (BeamSearch, {"n_best": 1.5}, r"Received: beam_size=4, n_best=1.5"),
+        (BeamSearch, {"length_penalty": math.nan}, r"finite numbers. Received: nan and 0.0"),
+        (BeamSearch, {"coverage_penalty": math.inf}, r"finite numbers. Received: 0.6 and inf"),
+        (Constraints, {"min_length": 2.5}, "must be integers.*min_length=2.5"),
+        (Constraints, {"no_repeat_ngram": 1.5}, "must be integers.*no_repeat_ngram=1.5"),
+        (Constraints, {"min_new": 0.5}, "must be integers.*min_new=0.5"),
+        (Constraints, {"min_ratio": math.nan}, "must not be negative.*min_ratio=nan"),
+        (Constraints, {"max_ratio": math.inf}, "must not be negative.*max_ratio=inf"),
+        (Constraints, {"banned": (2.5,)}, r"`banned` must be integers.*\(2.5,\)"),
+        (Constraints, {"required": (2.5,)}, r"ids from 0 on.*required=\(2.5,\)"),
+        (Boundaries, {"ends": (2.5,)}, r"ids must be from 0 on.*2.5"),
+        (Boundaries, {"first": 2.5}, r"ids must be from 0 on.*2.5"),
         (Sampling, {"top_k": 0}, r"Received: top_k=0"),
         (Sampling, {"top_p": 1.1}, r"Received: top_p=1.1"),
         (Sampling, {"min_p": -0.1}, r"Received: min_p=-0.1"),
@@ -282,6 +396,21 @@ def test_several_samples_of_a_source_are_drawn_apart():
 def test_impossible_options_are_refused(make, settings_of, message):
     with pytest.raises(ValueError, match=f"{make.__name__}: .*{message}"):
         make(**settings_of)
+
+
+@pytest.mark.parametrize("ends", [(), (END,), (4, END)], ids=str)
+def test_an_end_that_is_required_is_refused(ends):
+    search = Greedy(Constraints(required=(3, END), boundaries=Boundaries(ends)))
+    with pytest.raises(ValueError, match="`required` must have no token that ends a sequence"):
+        find(search, random_table(0))
+
+
+@pytest.mark.parametrize("end", [0, -1, VOCAB])
+def test_a_request_whose_end_never_comes_is_refused(end):
+    step, state, shared = toy_step(ops.convert_to_tensor(random_table(0)), 1, LENGTH)
+    request = Request(ops.zeros((BATCH, LENGTH), "int32"), START, end)
+    with pytest.raises(ValueError, match="Constraints: .*Received: .*" + str(end)):
+        Greedy()(step, state, request, shared)
 
 
 @pytest.mark.parametrize(("option", "wrong"), [("banned", 5), ("required", 5), ("required", 0)])

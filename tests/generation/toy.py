@@ -100,11 +100,12 @@ def toy_step(table, beams, max_length):
 
 
 @functools.cache
-def searcher(search, names, stages=1, compiled=True):
+def searcher(search, names, stages=1, compiled=True, padding_id=0):
     """`search` over tables, compiled by XLA; TensorFlow can do without."""
 
     def run(table, forced, *others):
-        request = Request(forced, START, END, **dict(zip(names, others, strict=True)))
+        named = dict(zip(names, others, strict=True))
+        request = Request(forced, START, END, padding_id=padding_id, **named)
         step, state, shared = toy_step(table, search.beams, forced.shape[1])
         return search(step, state, request, shared, stages)
 

@@ -114,6 +114,34 @@ def test_a_key_that_transformers_does_not_know_is_named(search):
         search(speech_speed=2)
 
 
+@pytest.mark.parametrize(
+    ("settings", "first"),
+    [
+        ({"bos_token_id": 5}, 5),
+        ({"bos_token_id": 5, "forced_bos_token_id": 7}, 5),
+        ({"model_type": "bart"}, 0),
+        ({"model_type": "mbart"}, 0),
+        ({"model_type": "bart", "forced_bos_token_id": 7}, 0),
+        ({"forced_bos_token_id": 7}, 7),
+        ({"bos_token_id": 5, "force_bos_token_to_be_generated": False}, None),
+    ],
+)
+def test_older_configurations_force_the_first_token_by_another_name(search, settings, first):
+    settings = {"force_bos_token_to_be_generated": True, **settings}
+    found = search("config.json", **settings)
+    assert found.constraints.boundaries.first == first
+    with pytest.warns(UserWarning, match="is no setting of transformers 5"):
+        other = search(**settings)
+    assert other.constraints.boundaries.first == settings.get("forced_bos_token_id")
+    try:
+        from transformers import BartConfig, GenerationConfig, MBartConfig
+    except ImportError:
+        return
+    kind = {"bart": BartConfig, "mbart": MBartConfig}.get(settings.get("model_type"))
+    theirs = settings if kind is None else kind(**settings)
+    assert GenerationConfig.from_model_config(theirs).forced_bos_token_id == first
+
+
 def test_settings_of_older_folders_stand_in_config_json(search):
     found = search("config.json", num_beams=6, bad_words_ids=[[9]], eos_token_id=0, d_model=512)
     constraints = generation.Constraints(banned=(9,), boundaries=generation.Boundaries((0,)))

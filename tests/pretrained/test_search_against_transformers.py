@@ -3,6 +3,7 @@
 Small models with random weights, and settings drawn at random from all that are imitated.
 """
 
+import contextlib
 import json
 
 import keras
@@ -150,6 +151,172 @@ def test_the_search_of_a_folder_finds_the_tokens_of_transformers(kind, seeds, tm
             if scores is not None:
                 score = np.reshape(result["scores"], -1)[position]
                 assert score == pytest.approx(float(scores[position]), abs=2e-3), (seed, settings)
+
+
+# ------------------------------------------------------------------- ragged batches, ten families
+
+BATCHES, ROWS = 10, 3  # batches of each family
+SIZES = {"hidden_size": WIDTH, "intermediate_size": 24, "num_hidden_layers": 1}
+SIZES |= {"num_attention_heads": 2, "num_key_value_heads": 1, "max_position_embeddings": 64}
+PAIRS = {"d_model": WIDTH, "encoder_layers": 1, "decoder_layers": 1, "encoder_ffn_dim": 24}
+PAIRS |= {"decoder_ffn_dim": 24, "encoder_attention_heads": 2, "decoder_attention_heads": 2}
+PAIRS |= {"max_position_embeddings": 64}
+WRITERS = {
+    "gpt2": {"n_embd": WIDTH, "n_layer": 1, "n_head": 2, "n_positions": 64},
+    "llama": SIZES,
+    "mistral": {**SIZES, "sliding_window": 4},
+    "qwen2": SIZES,
+    "gemma2": {**SIZES, "head_dim": 8, "sliding_window": 4, "query_pre_attn_scalar": 8},
+}
+TRANSLATORS = {  # with the id of padding, and that of START
+    "marian": ({**PAIRS, "activation_function": "relu"}, PADDING, PADDING),
+    "bart": (PAIRS, 1, 2),
+    "mbart": (PAIRS, 1, 2),
+    "pegasus": (PAIRS, 0, 0),
+    "t5": ({"d_model": WIDTH, "d_kv": 8, "d_ff": 24, "num_layers": 1, "num_heads": 2}, 0, 0),
+}
+MODES = ("eager", "compiled", "portable")
+
+
+def folder_of(family, tmp_path):
+    """A model of transformers with random weights, saved, and ours of its folder."""
+    ids = {"vocab_size": VOCAB, "eos_token_id": 2, "bos_token_id": 2, "pad_token_id": None}
+    if family in WRITERS:
+        settings, kind = WRITERS[family], hf.AutoModelForCausalLM
+    else:
+        settings, padding, start = TRANSLATORS[family]
+        ids |= {"pad_token_id": padding, "decoder_start_token_id": start}
+        kind = hf.AutoModelForSeq2SeqLM
+    theirs = kind.from_config(hf.AutoConfig.for_model(family, **ids, **settings)).eval()
+    with torch.no_grad():  # so large that each choice depends on what was read
+        for name, weight in theirs.named_parameters():
+            if weight.dim() > 1 and "embed_positions" not in name:
+                weight.normal_(0, 0.4)
+    theirs.save_pretrained(tmp_path)
+    theirs.generation_config = hf.GenerationConfig(
+        decoder_start_token_id=ids.get("decoder_start_token_id")
+    )
+    return theirs, pretrained.load(tmp_path)
+
+
+def ragged(rng, padding, ends):
+    """Rows of ids of several lengths; END may stand in them."""
+    allowed = np.setdiff1d(np.arange(1, PADDING), [padding])
+    rows = [rng.choice(allowed, rng.integers(1, 7)).tolist() for _ in range(ROWS)]
+    for row in rows:
+        if rng.random() < 0.4:
+            row[rng.integers(len(row))] = int(rng.choice(ends))
+    return rows
+
+
+def padded(rows, padding, width):
+    return np.array([row + [padding] * (width - len(row)) for row in rows], "int32")
+
+
+def searched(mode, model, search, source, request):
+    """What a search finds eagerly, compiled by XLA, or by the kernels of an export."""
+    import tensorflow as tf
+
+    from keras_transformers.export.kernels import TensorFlowKernels
+    from keras_transformers.generation import Request, decode
+    from keras_transformers.layers.portable import portable
+
+    fixed = {name: request.pop(name) for name in ("end_id", "padding_id", "prompt_length")}
+
+    def run(source, request, prompt_length):
+        asked = Request(**request, **fixed, prompt_length=prompt_length, prompt_scores=False)
+        stages = None if mode == "portable" else 1
+        return dict(decode(model, source, search, asked, stages))
+
+    length = fixed.pop("prompt_length")
+    request = {name: tf.constant(value) for name, value in request.items()}
+    source = tf.constant(source)
+    if mode == "portable":
+        shapes = {n: tf.TensorSpec([None] * len(x.shape), x.dtype) for n, x in request.items()}
+        scalar = tf.TensorSpec((), tf.int32)
+        signature = (tf.TensorSpec((None, None), tf.int32), shapes, scalar)
+        with portable(TensorFlowKernels()):
+            found = tf.function(run, signature).get_concrete_function()(source, request, length)
+    else:
+        traced = tf.function(lambda x, y: run(x, y, length), jit_compile=mode == "compiled")
+        with eagerly() if mode == "eager" else contextlib.nullcontext():
+            found = traced(source, request)
+    return {name: value.numpy() for name, value in found.items()}
+
+
+def check_ragged_batch(family, seed, tmp_path):
+    """Compares one batch of random settings with transformers, row by row."""
+    rng = np.random.default_rng((3, seed))
+    torch.manual_seed(seed)
+    theirs, ours = folder_of(family, tmp_path)
+    settings, new = drawn(rng, family)
+    padding, writes = ours.padding_id, family in WRITERS
+    if padding >= 0:  # ours never chooses it
+        settings["bad_words_ids"] = [*settings.get("bad_words_ids", []), [padding]]
+    (tmp_path / "generation_config.json").write_text(json.dumps(settings))
+    search = pretrained.load_search(tmp_path)
+    ends = settings["eos_token_id"]
+    prompts = ragged(rng, padding, ends)
+    if writes:
+        sources, starts = prompts, [row.pop(0) for row in prompts]
+    else:
+        start = TRANSLATORS[family][2]
+        sources, starts = ragged(rng, padding, ends), [start] * ROWS
+        prompts = prompts if rng.random() < 0.5 else [[] for _ in prompts]
+    sizes = np.array([len(row) for row in prompts], "int32")
+    width = int(sizes.max())
+    request = {
+        "forced": padded(prompts, padding, width + new),
+        "start_id": np.array(starts, "int32"),
+        "cut_lengths": sizes + new,
+        "end_id": 2,
+        "padding_id": padding,
+        "prompt_length": width if writes else 0,
+    }
+    fewest, _ = search.constraints.limits(np.zeros(ROWS, "int32"))
+    if fewest is not None:
+        request["min_lengths"] = keras.ops.convert_to_numpy(fewest)
+    source = padded(sources, padding, max(map(len, sources)) + 1)
+    results = {mode: searched(mode, ours, search, source, dict(request)) for mode in MODES}
+    for row in range(ROWS):
+        begun = torch.tensor([[starts[row], *prompts[row]]])
+        ids = begun if writes else torch.tensor([sources[row]])
+        with torch.no_grad():
+            found = theirs.generate(
+                ids,
+                attention_mask=torch.ones_like(ids),
+                **({} if writes else {"decoder_input_ids": begun}),
+                max_new_tokens=new,
+                do_sample=False,
+                pad_token_id=max(padding, 0) if padding >= 0 else PADDING,
+                output_scores=True,
+                return_dict_in_generate=True,
+                **{"num_return_sequences": 1, **settings},
+            )
+        expected = found.sequences.numpy()[:, 1:].tolist()
+        scores = getattr(found, "sequences_scores", None)
+        for mode, result in results.items():
+            tokens = result["tokens"][row].reshape(len(expected), -1).tolist()
+            for position, (mine, other) in enumerate(zip(tokens, expected, strict=True)):
+                case = (family, seed, row, position, mode, settings, new)
+                if scores is not None and scores[position] < -1e8:
+                    continue  # fewer sequences are allowed than beams
+                mine, other = (until_end(r, sizes[row], ends) for r in (mine, other))
+                assert mine[: len(other)] == other, case
+                if scores is not None:
+                    score = np.reshape(result["scores"][row], -1)[position]
+                    assert score == pytest.approx(float(scores[position]), abs=2e-3), case
+
+
+def test_a_ragged_batch_is_decoded_as_by_transformers(tmp_path):
+    check_ragged_batch("bart", 1, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", [*WRITERS, *TRANSLATORS])
+@pytest.mark.parametrize("seed", range(BATCHES))
+def test_ragged_batches_of_ten_families_are_decoded_as_by_transformers(family, seed, tmp_path):
+    check_ragged_batch(family, seed, tmp_path)
 
 
 SAMPLED = {

@@ -11,7 +11,7 @@ from keras_transformers.assertions import at_most, require
 from keras_transformers.layers.arguments import Arguments
 from keras_transformers.layers.composite import Composite
 from keras_transformers.layers.errors import check_sequence, named, refuse, whole_number
-from keras_transformers.layers.ids import as_ids
+from keras_transformers.layers.ids import as_ids, known_values
 from keras_transformers.layers.parts import part, serialized
 
 SMALL = 10_000  # below the usual wavelength, where widths and lengths are
@@ -275,6 +275,10 @@ class PositionEmbedding(Arguments, Composite, keras.layers.Layer):
             positions = ops.arange(ops.shape(x)[1], dtype="int32") + start
         else:
             positions = as_ids(self, "positions", positions, self.most_positions - 1)
+            values = known_values(positions)
+            if values is not None and not ((values >= 0) & (values < self.most_positions)).all():
+                expected = f"from 0 to {self.most_positions - 1}"
+                refuse(self, "positions", expected, f"{values.min()} to {values.max()}")
         x = x + ops.cast(rows_of(self.table, positions + first), x.dtype)
         return x if self.norm is None else ops.cast(self.norm(x), self.compute_dtype)
 
