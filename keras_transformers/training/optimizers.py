@@ -234,7 +234,7 @@ class ByStep(_Optimizer):
             gradient, numbers = ops.cast(gradient, dtype), scalars[dtype]
             by_kernel = has_adam() and self._in_one_program() and len(state) == 2
             if by_kernel and _dtype(variable) == dtype:
-                apply_adam(gradient, variable, *state, numbers)
+                apply_adam(gradient, variable, state[0], state[1], numbers)
                 continue
             moment, velocity = self._moments_of_adam(gradient, state[0], state[1], numbers)
             if len(state) > 2:
