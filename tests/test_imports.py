@@ -40,6 +40,7 @@ MAY_IMPORT = {
         "extras",
         "layers.adapted",
         "layers.adapting",
+        "layers.composite",  # which layers save the adapters in them
         "layers.low_rank",
         "layers.low_rank_settings",
         "layers.rematerialization",  # what a block is
