@@ -43,9 +43,9 @@ class Translator(FurtherFunctions):
     search's, and `truncated` bool, whether the end of the sentence was cut off, each `(batch,)`. An
     empty sentence gets an empty translation. Where the search finds n sequences (`n_best`,
     `num_samples`), these are of the best, or the first, and there are `translations` string and
-    `scores` float32 of all besides, `(batch, n)`. One of n ids, marks included, gets a translation of at
-    most `min(2 n + 10, n + 50)` tokens (n + 50: Vaswani et al. 2017, section 6.1), or as many as
-    `new_tokens` and the search's `min_length` say. For XLA sentences are sorted by length and
+    `scores` float32 of all besides, `(batch, n)`. One of n ids, marks included, gets a translation
+    of at most `min(2 n + 10, n + 50)` tokens (n + 50: Vaswani et al. 2017, section 6.1), or as many
+    as `new_tokens` and the search's `min_length` say. For XLA sentences are sorted by length and
     padded to a few lengths and batch sizes, each compiled when it is first met; what `save` writes
     can be called without XLA, see `Served`. The model's weights are shared, not copied: used during
     training it translates with the weights of the moment.

@@ -52,8 +52,9 @@ class Constraints:
             logits. Both as in `transformers`.
 
     Raises:
-        ValueError: If a number or an id is negative, `repetition_penalty` is not positive, `min_ratio` exceeds `max_ratio`, or an id is
-            both banned and required; while searching, if one is padding's or beyond the vocabulary.
+        ValueError: If a number or an id is negative, `repetition_penalty` is not positive,
+            `min_ratio` exceeds `max_ratio`, or an id is both banned and required; while searching,
+            if one is padding's or beyond the vocabulary.
 
     Example:
     >>> from keras_transformers.generation import BeamSearch, Constraints
