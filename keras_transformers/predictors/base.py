@@ -190,7 +190,7 @@ class Predictor(Learning):
 
     def _found(self, strings: list[Any], details: bool, first: int) -> list[Any]:
         """The answers to strings; halves a request that fails, until its bad rows are found."""
-        drawing = self._drawing or self._run
+        drawing: Any = self._drawing or self._run
         first_row = getattr(drawing, "first_row", None)
         if first_row is not None:  # of a search with a seed, which would draw alike in each request
             first_row.assign(first)

@@ -70,8 +70,8 @@ class Glossary:
     without spaces between words (Chinese, Japanese, Thai) it is found anywhere, but inside no
     longer run of Katakana, and in Korean also before a particle ("네트워크를"). All forms of
     Unicode and of the apostrophe are alike. Small letters match large ones, too: "open" finds
-    "Open". A word of the term with a large letter is found only as it is written. Of several terms that begin at one
-    word the longest counts, and the search goes on behind it.
+    "Open". A word of the term with a large letter is found only as it is written. Of several terms
+    that begin at one word the longest counts, and the search goes on behind it.
 
     Args:
         terms: Dict of term -> phrase, or an iterable of `(term, phrase)` and `(term, phrase,
