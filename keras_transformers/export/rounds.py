@@ -222,7 +222,8 @@ def changed_search(
         elif constraints.boundaries == none.boundaries:
             boundaries = own.constraints.boundaries
             constraints = dataclasses.replace(constraints, boundaries=boundaries)
-        changed = dataclasses.replace(without_draft(owner, search), constraints=constraints)
+        changed = without_draft(owner, search)
+        changed = dataclasses.replace(changed, constraints=constraints)
     if seed is not None:
         if not isinstance(changed, Sampling) or seed < 0:
             expected = "None for a search that draws nothing"

@@ -42,10 +42,10 @@ class TextGenerator(Served):
     alone; `finished` bool, whether the model ended the text; and `truncated` bool, whether the
     beginning of the prompt was cut off. Marks such as END vanish from a text, also in a prompt.
     Where the search finds n sequences (`n_best`, `num_samples`), these are of the best, or the
-    first, and there are `texts` and `continuations` of all besides, strings `(batch, n)`. For XLA prompts are sorted by length and padded to a few
-    lengths and batch sizes, each compiled when it is first met; what `save` writes can be called
-    without XLA, see `Served`. A prompt is taken in at once. The model's weights are shared, not
-    copied.
+    first, and there are `texts` and `continuations` of all besides, strings `(batch, n)`. For XLA
+    prompts are sorted by length and padded to a few lengths and batch sizes, each compiled when it
+    is first met; what `save` writes can be called without XLA, see `Served`. A prompt is taken in
+    at once. The model's weights are shared, not copied.
 
     Args:
         model: A `models.LanguageModel`, or any model with its `start_decoding` and `decode_step`.
@@ -180,9 +180,9 @@ class TextGenerator(Served):
         prompt_length: Any,
         stages: int | None,
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Tokens of prompts, `(batch, n, length)` without START, and which texts ended, `(batch, n)`.
+        """Tokens `(batch, n, length)` without START, and which texts ended, `(batch, n)`.
 
-        `forced` are dense ids without START.
+        `forced` are dense ids of prompts without START.
         """
         padding, end = padding_of(self._model), self._tokenizer.end_id
         constraints, width = self._search.constraints, tf.shape(forced)[1]

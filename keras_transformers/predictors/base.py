@@ -67,6 +67,8 @@ class Predictor(Learning):
     also_takes: tuple[str, ...] = ()
     may_take: tuple[str, ...] = ()
     rows = 1024  # of a request, where nothing else is said
+    _drawing: Any = None  # what holds the seed of samples, where that is not what runs
+    _seed: int | None = None  # in place of its own
     _number_cut = 0  # texts that were longer than the model reads
 
     def __init__(
@@ -188,9 +190,12 @@ class Predictor(Learning):
 
     def _found(self, strings: list[Any], details: bool, first: int) -> list[Any]:
         """The answers to strings; halves a request that fails, until its bad rows are found."""
-        first_row = getattr(self._run, "first_row", None)
+        drawing: Any = self._drawing or self._run
+        first_row = getattr(drawing, "first_row", None)
         if first_row is not None:  # of a search with a seed, which would draw alike in each request
             first_row.assign(first)
+            if self._seed is not None:
+                drawing.seed.assign(self._seed)
         try:
             found = self._run(self._request_of(strings), *self._besides(len(strings)))
         except tf.errors.InvalidArgumentError as error:

@@ -181,6 +181,7 @@ class Inspected(TextPredictor):
         if not scores and not confidence:
             return self
         made = copy.copy(self)
+        made._drawing = self._drawing or self._run
         made._run = self._function("tokens", "with_tokens", ("text",))
         made._tells = (scores, confidence)
         return made

@@ -35,6 +35,8 @@ class TextPredictor(Predictor):
         """
         if new_tokens is None and search is None and seed is None and n_best is None:
             return self
+        if seed is not None and seed < 0:
+            raise ValueError(f"predict: `seed` must be 0 or more. Received: {seed}")
         served: Any = self._run
         if not hasattr(served, "changed"):  # a SavedModel, perhaps beside its model
             if "served" not in self._made:
@@ -42,12 +44,12 @@ class TextPredictor(Predictor):
             served = self._made["served"]
         made = copy.copy(self)
         # Another seed is another number, not another program.
-        key = ("changed", new_tokens, search, seed is None, n_best)
-        if key not in self._made:
-            self._made[key] = served.changed(new_tokens, search, seed, n_best)
-        made._run = self._made[key]
-        if seed is not None:
-            made._run.changed(None, None, seed) if seed < 0 else made._run.seed.assign(seed)
+        key = (new_tokens, search, seed is None, n_best)
+        known: dict[Any, Any] = self._made.setdefault("changed", {})
+        if key not in known:
+            known[key] = served.changed(new_tokens, search, seed, n_best)
+        made._run = made._drawing = known[key]
+        made._seed = seed
         made._lists = n_best is not None
         return made
 

@@ -134,7 +134,7 @@ class TranslatorPredictor(Inspected):
             return answer_with(rows, run, holding, text, *besides)
 
         made = copy.copy(self)
-        made._run = answer
+        made._run, made._drawing = answer, self._drawing or run
         return made
 
     def each(

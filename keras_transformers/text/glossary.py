@@ -66,12 +66,12 @@ class Glossary:
     """Terms of a source language, and the phrases that must stand for them.
 
     A term is found where its words stand one behind the other, whatever white space is between
-    them; never inside a word, to which vowel signs and other combining marks belong. In scripts without spaces between words (Chinese, Japanese, Thai) it
-    is found anywhere, but inside no longer run of Katakana, and in Korean also before a particle
-    ("네트워크를"). All forms of Unicode and of the apostrophe are alike. Small letters match large
-    ones, too: "open" finds "Open". A word of the term with a large letter is found only as it is
-    written. Of several terms that begin at one word the longest counts, and the search goes on
-    behind it.
+    them; never inside a word, to which vowel signs and other combining marks belong. In scripts
+    without spaces between words (Chinese, Japanese, Thai) it is found anywhere, but inside no
+    longer run of Katakana, and in Korean also before a particle ("네트워크를"). All forms of
+    Unicode and of the apostrophe are alike. Small letters match large ones, too: "open" finds
+    "Open". A word of the term with a large letter is found only as it is written. Of several terms
+    that begin at one word the longest counts, and the search goes on behind it.
 
     Args:
         terms: Dict of term -> phrase, or an iterable of `(term, phrase)` and `(term, phrase,

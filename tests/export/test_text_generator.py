@@ -283,10 +283,14 @@ def test_a_seed_draws_the_same_and_compiles_nothing_new(kind):
     ours, hot = predictor(kind), Sampling(temperature=9.0)
     first = ours.predict(PROMPTS, search=hot, seed=1)
     other = ours.predict(PROMPTS, search=hot, seed=2)
-    number = len(ours._made)
+    number = len(ours._made["changed"])
     assert ours.predict(PROMPTS, search=hot, seed=1) == first != other
     assert ours.predict(PROMPTS, search=hot, seed=1, batch_size=1) == first
-    assert len(ours._made) == number
+    assert len(ours._made["changed"]) == number
+    if kind == "translator":  # also where the answer comes from another function
+        options = {"search": hot, "details": True, "scores": True}
+        scored = [ours.predict(PROMPTS, seed=seed, **options) for seed in (1, 2)]
+        assert [[row["translation"] for row in rows] for rows in scored] == [first, other]
     fixed = Sampling(temperature=9.0, seed=2, constraints=Constraints(banned=(9,)))
     assert answers(alone(kind, fixed, 5), PROMPTS, True) == other
 
@@ -340,3 +344,16 @@ def test_what_writes_no_text_has_no_search(tmp_path):
     folders.pretrained.save(model, tmp_path)
     with pytest.raises(ValueError, match="which generates no text, so `search`, `seed` and"):
         keras_transformers.load(tmp_path, n_best=2)
+
+
+@pytest.mark.parametrize(("asked", "new_tokens"), [({"max_new_tokens": 3}, 3), ({}, None)])
+def test_a_translators_folder_limits_its_translations(tmp_path, asked, new_tokens):
+    model = folders.marian(tmp_path)
+    model.build({"source": (None, None), "target": (None, None)})
+    folders.pretrained.save(model, tmp_path)
+    settings = {"num_beams": 2, "num_return_sequences": 2, "max_length": 9, **asked}
+    settings["decoder_start_token_id"] = model.padding_id
+    (tmp_path / "generation_config.json").write_text(json.dumps(settings))
+    served = keras_transformers.load(tmp_path)._run
+    assert served._new_tokens == new_tokens
+    assert served.most_tokens(20) == (50 if new_tokens is None else 3)

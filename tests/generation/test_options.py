@@ -246,20 +246,20 @@ def test_every_search_keeps_the_constraints_and_scores_by_the_model(make, constr
         assert logp == pytest.approx(log_probability(table[row], tokens), rel=2e-5, abs=1e-6)
 
 
-@pytest.mark.parametrize("penalty", [0.5, 1.7])
+@pytest.mark.parametrize("penalty", [0.02, 50.0])
 @pytest.mark.parametrize("make", [Greedy, Sampling])
 def test_a_repetition_penalty_changes_what_is_chosen_and_no_score(make, penalty):
-    table = random_table(7, end=-1.0)
     numbers = np.random.default_rng(7).random((BATCH, LENGTH + 1, 1), "float32")
     others = {"uniform": numbers} if make is Sampling else {}
-    results = {}
-    for value in (1.0, penalty):
+    results = {1.0: [], penalty: []}
+    for seed, value in itertools.product(range(4), results):
+        table = random_table(seed, end=-1.0)
         search = make(constraints=Constraints(repetition_penalty=value))
         found = find(search, table, max_length=LENGTH + 1, compiled=False, **others)
-        results[value] = [words_of(row) for row in found["tokens"]]
-        for row, tokens in enumerate(results[value]):
+        for row, tokens in enumerate(map(words_of, found["tokens"])):
             logp = log_probability(table[row], tokens)
             assert found["scores"][row] == pytest.approx(logp, rel=2e-5, abs=1e-6)
+            results[value].append(tokens)
     assert results[1.0] != results[penalty]
 
 
