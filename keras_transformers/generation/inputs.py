@@ -139,7 +139,7 @@ def check_end(owner: str, model: Decodable, search: Search, end_id: int) -> None
     inside = all(is_whole(end) and end < (vocab or np.inf) for end in ends)
     if not inside or set(ends) == {padding}:
         within = "an id" if vocab is None else f"from 0 to {vocab - 1}"
-        received = end_id if len(ends) == 1 else ends
+        received = ends[0] if len(ends) == 1 else ends
         raise ValueError(
             f"{owner}: {name} must be {within} and not padding, {padding}. Received: {received}"
         )
