@@ -360,6 +360,13 @@ def test_nothing_is_decoded_past_a_table_of_positions(search):
         generate(model, SOURCE, search=search, max_length=12)
 
 
+@pytest.mark.parametrize("positions", [[[0, 11]], [[-1, 3]]], ids=str)
+def test_positions_outside_a_table_are_refused(positions):
+    layer = PositionEmbedding(11)
+    with pytest.raises(ValueError, match="PositionEmbedding .*`positions` must be from 0 to 10"):
+        layer(np.zeros((1, 2, 4), "float32"), positions=ops.convert_to_tensor(positions, "int32"))
+
+
 @pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="sizes are known on JAX")
 def test_a_limit_that_only_the_call_knows_is_asserted():
     import tensorflow as tf
