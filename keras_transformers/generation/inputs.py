@@ -145,6 +145,15 @@ def check_end(owner: str, model: Decodable, search: Search, end_id: int) -> None
         )
 
 
+def check_counts(batch_size: int, stages: int | None) -> None:
+    """Raises ValueError unless these arguments of `generate_all` are positive integers."""
+    for name, value in (("batch_size", batch_size), ("stages", stages)):
+        if not (is_whole(value, 1) or (name == "stages" and value is None)):
+            raise ValueError(
+                f"generate_all: `{name}` must be a positive integer. Received: {value}"
+            )
+
+
 def check_source(owner: str, model: Decodable, length: int = 1) -> None:
     """Raises ValueError if a model without an encoder is given sources of a length."""
     if length and not reads_sources(model):
