@@ -371,15 +371,17 @@ def test_positions_outside_a_table_are_refused(positions):
 def test_a_limit_that_only_the_call_knows_is_asserted():
     import tensorflow as tf
 
-    @tf.function(input_signature=[tf.TensorSpec((None, None), "int32")])
-    def run(forced):
+    ids = tf.TensorSpec((None, None), "int32")
+
+    @tf.function(input_signature=[ids, ids])
+    def run(source, forced):
         request = Request(forced, START, END)
-        return decode(with_a_table(), SOURCE, Greedy(), request, stages=None)["tokens"]
+        return decode(with_a_table(), source, Greedy(), request, stages=None)["tokens"]
 
     generate(with_a_table(), SOURCE)  # builds
-    assert run(np.zeros((BATCH, 11), "int32")).shape == (BATCH, 11)
+    assert run(SOURCE, np.zeros((BATCH, 11), "int32")).shape == (BATCH, 11)
     with pytest.raises(tf.errors.InvalidArgumentError, match="at most .* model's positions, 11"):
-        run(np.zeros((BATCH, 12), "int32"))
+        run(SOURCE, np.zeros((BATCH, 12), "int32"))
 
 
 def test_lengths_relative_to_a_source_need_one():
