@@ -29,7 +29,7 @@ MAY_IMPORT = {
     "placeables": [],
     "terminal": [],
     "layers": ["accelerators", "assertions", "gradients"],
-    "generation": ["layers.masks", "layers.portable"],
+    "generation": ["assertions", "layers.masks", "layers.portable"],
     "detection": ["assertions", "layers.masks"],
     "training": [
         "accelerators",

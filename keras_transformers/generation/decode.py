@@ -143,7 +143,10 @@ def _prefill(
     none = isinstance(request.prompt_length, int) and request.prompt_length == 0
     if none or not hasattr(model, "prefill"):
         return None, state
-    prompt = request.forced[:, : request.prompt_length]
+    size = request.prompt_length
+    # A kernel may refuse a prompt of no position; one more is written anew by the first step.
+    size = size if isinstance(size, int) else ops.maximum(size, 1)
+    prompt = request.forced[:, :size]
     start = ops.reshape(ops.cast(request.start_id, prompt.dtype), (-1, 1))
     start = ops.broadcast_to(start, (ops.shape(prompt)[0], 1))
     ids = ops.concatenate([start, prompt], axis=1)[:, : ops.shape(prompt)[1]]
@@ -154,6 +157,6 @@ def _prefill(
     length = ops.cast(length, "int32")
     if scores is None:
         return Prefilled(length, ops.zeros_like(prompt[:, 0], "float32")), state
-    counted = ops.arange(request.prompt_length) < length
+    counted = ops.arange(size) < length
     counted = ops.logical_and(counted, scores > IMPOSSIBLE)
     return Prefilled(length, ops.sum(ops.where(counted, scores, 0.0), axis=1)), state

@@ -13,6 +13,7 @@ from keras_transformers.generation.inputs import (
     CacheType,
     buckets,
     check_cache_dtype,
+    check_counts,
     check_end,
     check_sound,
     check_source,
@@ -30,7 +31,6 @@ from keras_transformers.generation.request import (
     Decodable,
     Decoded,
     DecodedBeams,
-    is_whole,
     most_tokens,
     padding_of,
     vocabularies_of,
@@ -135,8 +135,8 @@ def generate(
         source = checked_ids("generate", "source", source, shape, of_sources, padding)
         check_source("generate", model, source.shape[1])
         source = forced_ids(source, len(source), source.shape[1], padding)
-        limit = within_positions(2 * source.shape[1] + 10, model, search)
-        limit = limit if max_length is None else max_length
+        usual = within_positions(2 * source.shape[1] + 10, model, search)
+        limit = usual if max_length is None else max_length
     elif prompt is None or max_length is None:
         raise ValueError("generate: without `source`, give `prompt` and `max_length`.")
     else:
@@ -251,11 +251,7 @@ def generate_all(
     check_cache_dtype("generate_all", model, cache_dtype)
     check_end("generate_all", model, search, end_id)
     check_source("generate_all", model)
-    for name, value in (("batch_size", batch_size), ("stages", stages)):
-        if not (is_whole(value, 1) or (name == "stages" and value is None)):
-            raise ValueError(
-                f"generate_all: `{name}` must be a positive integer. Received: {value}"
-            )
+    check_counts(batch_size, stages)
     arrays = [np.asarray(source) for source in sources]
     sizes = buckets(arrays, lengths, padding, vocabularies_of(model)[0])
     if not arrays:

@@ -139,10 +139,19 @@ def check_end(owner: str, model: Decodable, search: Search, end_id: int) -> None
     inside = all(is_whole(end) and end < (vocab or np.inf) for end in ends)
     if not inside or set(ends) == {padding}:
         within = "an id" if vocab is None else f"from 0 to {vocab - 1}"
-        received = end_id if len(ends) == 1 else ends
+        received = ends[0] if len(ends) == 1 else ends
         raise ValueError(
             f"{owner}: {name} must be {within} and not padding, {padding}. Received: {received}"
         )
+
+
+def check_counts(batch_size: int, stages: int | None) -> None:
+    """Raises ValueError unless these arguments of `generate_all` are positive integers."""
+    for name, value in (("batch_size", batch_size), ("stages", stages)):
+        if not (is_whole(value, 1) or (name == "stages" and value is None)):
+            raise ValueError(
+                f"generate_all: `{name}` must be a positive integer. Received: {value}"
+            )
 
 
 def check_source(owner: str, model: Decodable, length: int = 1) -> None:

@@ -170,7 +170,7 @@ def in_prompt(index: Index, request: Request) -> Tensor:
 
     It is if `forced` has a token there and at all positions before.
     """
-    index = index[:, None] if _one_each(index) else index
+    index = ops.reshape(index, (-1, 1)) if _one_each(index) else index
     after = ops.arange(ops.shape(request.forced)[1], dtype="int32") > index
     return ops.all(ops.logical_or(request.forced != request.padding_id, after), axis=1)
 

@@ -90,6 +90,21 @@ def test_the_translator_gives_what_generate_gives(model, tokenizer, search):
     assert Translator(model, tokenizer, search, (16,)).translate(sentences) == expected
 
 
+@pytest.mark.parametrize("new_tokens", [3, 30])
+@pytest.mark.parametrize("search", [Greedy(), BeamSearch(3, n_best=2)], ids=["greedy", "beam"])
+def test_a_translation_is_cut_as_by_generate_and_says_so(model, tokenizer, search, new_tokens):
+    source = tokenizer.tokenize(LINES[:6], end=True).to_tensor(shape=(None, 16))
+    result = generate(model, source, search=search, max_length=new_tokens)
+    tokens, scores = result["tokens"].reshape(6, -1, new_tokens)[:, 0], result["scores"]
+    translator = Translator(model, tokenizer, search, (16,), new_tokens=new_tokens)
+    for answer in (translator, translator.portable):
+        found = answer(tf.constant([*LINES[:6], ""]))
+        expected = [*np.any(tokens == tokenizer.end_id, axis=1), True]
+        assert found["finished"].numpy().tolist() == expected
+        np.testing.assert_allclose(found["score"][:6], scores.reshape(6, -1)[:, 0], atol=1e-4)
+    assert any(expected[:6]) == (new_tokens == 30)
+
+
 @pytest.mark.slow
 def test_a_sampling_translator_obeys_its_seed_and_its_constraints(model, tokenizer):
     def translate(seed, **settings):

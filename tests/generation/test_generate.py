@@ -360,19 +360,28 @@ def test_nothing_is_decoded_past_a_table_of_positions(search):
         generate(model, SOURCE, search=search, max_length=12)
 
 
+@pytest.mark.parametrize("positions", [[[0, 11]], [[-1, 3]]], ids=str)
+def test_positions_outside_a_table_are_refused(positions):
+    layer = PositionEmbedding(11)
+    with pytest.raises(ValueError, match="PositionEmbedding .*`positions` must be from 0 to 10"):
+        layer(np.zeros((1, 2, 4), "float32"), positions=ops.convert_to_tensor(positions, "int32"))
+
+
 @pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="sizes are known on JAX")
 def test_a_limit_that_only_the_call_knows_is_asserted():
     import tensorflow as tf
 
-    @tf.function(input_signature=[tf.TensorSpec((None, None), "int32")])
-    def run(forced):
+    ids = tf.TensorSpec((None, None), "int32")
+
+    @tf.function(input_signature=[ids, ids])
+    def run(source, forced):
         request = Request(forced, START, END)
-        return decode(with_a_table(), SOURCE, Greedy(), request, stages=None)["tokens"]
+        return decode(with_a_table(), source, Greedy(), request, stages=None)["tokens"]
 
     generate(with_a_table(), SOURCE)  # builds
-    assert run(np.zeros((BATCH, 11), "int32")).shape == (BATCH, 11)
+    assert run(SOURCE, np.zeros((BATCH, 11), "int32")).shape == (BATCH, 11)
     with pytest.raises(tf.errors.InvalidArgumentError, match="at most .* model's positions, 11"):
-        run(np.zeros((BATCH, 12), "int32"))
+        run(SOURCE, np.zeros((BATCH, 12), "int32"))
 
 
 def test_lengths_relative_to_a_source_need_one():

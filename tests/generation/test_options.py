@@ -161,7 +161,9 @@ def test_a_length_penalty_is_for_the_tokens_that_the_score_counts(alpha, seed):
         np.testing.assert_allclose(received, [scores[s] for s in expected], rtol=2e-5)
 
 
-@pytest.mark.parametrize("compiled", [True, False], ids=["xla", "eager"])
+@pytest.mark.parametrize(
+    "compiled", [pytest.param(True, marks=pytest.mark.slow), False], ids=["xla", "eager"]
+)
 @pytest.mark.parametrize("make", [Greedy, Sampling, BeamSearch])
 @pytest.mark.parametrize("size", [1, 2])
 def test_a_padding_id_outside_the_vocabulary_repeats_nothing(size, make, compiled):
