@@ -147,12 +147,12 @@ class Fitted:
                 f"learn beside them. Received: a quantised {type(model).__name__} without adapters"
             )
         request = Asked(**asked)
-        keras.utils.set_random_seed(request.seed)  # now, for heads and adapters are drawn too
         precision = model.dtype_policy.variable_dtype
-        if precision not in SIXTEEN_BITS:
-            return self.fit(data, valid, request, **options)
-        fitted, history = self.quantized("float32").fit(data, valid, request, **options)
-        return fitted.quantized(precision), history
+        is_coarse = precision in SIXTEEN_BITS
+        trained = self.quantized("float32") if is_coarse else self
+        keras.utils.set_random_seed(request.seed)  # now, for heads and adapters are drawn too
+        fitted, history = trained.fit(data, valid, request, **options)
+        return fitted.quantized(precision) if is_coarse else fitted, history
 
     def adapted(self, rank: int, options: Mapping[str, Any]) -> Self:
         """Itself, of which the next `fit` trains adapters; a new head needs to be there first.
