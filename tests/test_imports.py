@@ -94,6 +94,7 @@ MAY_IMPORT = {
         "array_files",
         "contexts",
         "entities",
+        "generation.search",
         "placeables",
         "text.glossary",
         "vision",
