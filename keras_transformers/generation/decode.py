@@ -109,7 +109,7 @@ def _within_positions(model: Decodable, request: Request) -> Request:
     most, limit = getattr(model, "most_decodable", None), ops.shape(request.forced)[1]
     if most is None or isinstance(limit, int):
         return request
-    rule = f"decode: `forced` must be at most as long as the model's positions, {most}."
+    rule = f"decode: `forced` must be at most as long as the positions of the model, {most}."
     return request._replace(forced=require(request.forced, [at_most(limit, most)], rule))
 
 

@@ -380,7 +380,7 @@ def test_a_limit_that_only_the_call_knows_is_asserted():
 
     generate(with_a_table(), SOURCE)  # builds
     assert run(SOURCE, np.zeros((BATCH, 11), "int32")).shape == (BATCH, 11)
-    with pytest.raises(tf.errors.InvalidArgumentError, match="at most .* model's positions, 11"):
+    with pytest.raises(tf.errors.InvalidArgumentError, match="at most .* positions of the model, 11"):
         run(SOURCE, np.zeros((BATCH, 12), "int32"))
 
 

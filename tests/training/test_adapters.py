@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from keras_transformers import pretrained, saving
-from keras_transformers.generation import generate
+from keras_transformers.generation import Constraints, Greedy, generate
 from keras_transformers.layers import EncoderBlock, rematerialized_blocks
 from keras_transformers.layers.low_rank import LowRank
 from keras_transformers.models import LanguageModel, ViT
@@ -154,9 +154,12 @@ def test_decoding_token_by_token_is_the_whole_forward_pass():
     model = language_model()
     add_lora(model, rank=2, targets=ALL)
     fill(model, size=0.5)
-    found = generate(model, prompt=IDS[:1, :2], max_length=6, end_id=-1)["tokens"]
-    whole = outputs(model, np.concatenate([[[1]], found[:, :-1]], axis=1))
-    np.testing.assert_array_equal(found[:, 2:], whole.argmax(-1)[:, 2:])
+    end = 3  # banned, so that the text is as long as it may be
+    options = {"max_length": 6, "end_id": end, "search": Greedy(Constraints(banned=(end,)))}
+    tokens = generate(model, prompt=IDS[:1, :2], **options)["tokens"]
+    whole = outputs(model, np.concatenate([[[1]], tokens[:, :-1]], axis=1))
+    whole[..., end] = -np.inf
+    np.testing.assert_array_equal(tokens[:, 2:], whole.argmax(-1)[:, 2:])
 
 
 @pytest.mark.parametrize("load", [saving.load_model, keras.models.load_model])
