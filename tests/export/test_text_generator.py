@@ -25,6 +25,7 @@ from keras_transformers.predictors import KINDS
 from keras_transformers.text import WordPieceTokenizer
 from tests.pretrained import folders
 from tests.pretrained.piece_folders import write
+from tests.slow import slow_except
 from tests.text import scripts
 
 SIZES = {"hidden_dim": 24, "num_heads": 2, "mlp_dim": 32, "num_layers": 1}
@@ -53,6 +54,10 @@ def tokenizer_of(kind):
 
 
 # Kind of tokenizer -> its END as it is written.
+COMPILED = [False, pytest.param(True, marks=pytest.mark.slow)]
+SLOW_PROMPTS = [
+    pytest.param(prompts, marks=pytest.mark.slow) for prompts in ([""], ["t"], ["", "the king"])
+]
 ENDS = {"word pieces": "[SEP]", "byte pairs": "<|endoftext|>", "pieces": "</s>", "llama 3": "</s>"}
 
 
@@ -84,8 +89,8 @@ def texts(strings):
     return [string.decode() for string in strings.numpy()]
 
 
-@pytest.mark.parametrize("compiled", [False, True])
-@pytest.mark.parametrize("kind", ENDS)
+@pytest.mark.parametrize("compiled", COMPILED)
+@pytest.mark.parametrize("kind", slow_except(ENDS.keys(), "byte pairs"))
 def test_a_prompt_with_an_end_in_it_is_gone_on_with(kind, compiled):
     tokenizer, end = tokenizer_of(kind), ENDS[kind]
     model = model_of(kind)
@@ -110,16 +115,16 @@ def test_a_prompt_with_an_end_in_it_is_gone_on_with(kind, compiled):
     assert texts(found["text"]) == [writer.write([prompt])[0] for prompt in prompts]
 
 
-@pytest.mark.parametrize("compiled", [False, True])
-@pytest.mark.parametrize("kind", ENDS)
-@pytest.mark.parametrize("prompts", [[""], ["t"], ["", "t", ""], ["", "the king"]], ids=str)
+@pytest.mark.parametrize("compiled", COMPILED)
+@pytest.mark.parametrize("kind", slow_except(ENDS.keys(), "byte pairs"))
+@pytest.mark.parametrize("prompts", [["", "t", ""], *SLOW_PROMPTS], ids=str)
 def test_a_prompt_of_no_token_or_of_one_is_gone_on_with(prompts, kind, compiled):
     tokenizer, model = tokenizer_of(kind), model_of(kind)
     before = [] if tokenizer.start_id is None else [tokenizer.start_id]
     rows = [before + row or [tokenizer.end_id] for row in tokenizer.tokenize(prompts).to_list()]
     expected = [continued(model, row, tokenizer.end_id) for row in rows]
     for search in (Greedy(), BeamSearch(1)):
-        writer = TextGenerator(model, tokenizer, search, NEW_TOKENS, prompt_lengths=(4,))
+        writer = TextGenerator(model, tokenizer, search, NEW_TOKENS, prompt_lengths=(12,))
         found = (writer if compiled else writer.portable)(tf.constant(prompts))
         for text, row, rest in zip(texts(found["text"]), rows, expected, strict=True):
             whole = [token for token in row + rest if token != tokenizer.end_id]

@@ -469,7 +469,9 @@ class Stop(keras.callbacks.Callback):
             raise self.error
 
 
-@pytest.mark.parametrize("error", [KeyboardInterrupt(), ValueError("no number")])
+@pytest.mark.parametrize(
+    "error", [KeyboardInterrupt(), pytest.param(ValueError("no number"), marks=pytest.mark.slow)]
+)
 def test_an_interrupted_training_of_numbers_leaves_them_in_their_units(error, tmp_path):
     texts = sentences(40)
     pairs = [(t, 400.5 + 10 * len(t)) for t in texts]

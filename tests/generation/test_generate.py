@@ -39,6 +39,7 @@ from tests.generation.model import (
     shared_model,
     whole_pass,
 )
+from tests.slow import slow_except
 
 
 def test_a_beam_of_one_is_greedy():
@@ -323,8 +324,14 @@ def test_coverage_of_a_model_without_an_encoder_is_refused():
 
 @pytest.mark.parametrize(
     "search",
-    [Greedy(), BEAM, Sampling(seed=1), BeamSearch(2, 1.0, normalization="length")],
-    ids=str,
+    [
+        Greedy(),
+        *(
+            pytest.param(search, marks=pytest.mark.slow)
+            for search in (BEAM, Sampling(seed=1), BeamSearch(2, 1.0, normalization="length"))
+        ),
+    ],
+    ids=["greedy", "beam", "sampling", "length"],
 )
 def test_logits_that_are_no_numbers_raise_an_error(search):
     model = make()
@@ -346,7 +353,9 @@ def with_a_table():
     return Transformer(vocab_size=VOCAB, **block, positions=(PositionEmbedding(17), table))
 
 
-@pytest.mark.parametrize("search", [Greedy(), BEAM, Speculative], ids=["greedy", "beam", "draft"])
+@pytest.mark.parametrize(
+    "search", slow_except({"greedy": Greedy(), "beam": BEAM, "draft": Speculative}, "greedy")
+)
 def test_nothing_is_decoded_past_a_table_of_positions(search):
     model = with_a_table()
     if search is Speculative:
@@ -380,7 +389,9 @@ def test_a_limit_that_only_the_call_knows_is_asserted():
 
     generate(with_a_table(), SOURCE)  # builds
     assert run(SOURCE, np.zeros((BATCH, 11), "int32")).shape == (BATCH, 11)
-    with pytest.raises(tf.errors.InvalidArgumentError, match="at most .* positions of the model, 11"):
+    with pytest.raises(
+        tf.errors.InvalidArgumentError, match="at most .* positions of the model, 11"
+    ):
         run(SOURCE, np.zeros((BATCH, 12), "int32"))
 
 
