@@ -132,7 +132,8 @@ def test_answers_of_every_kind_go_through_json():
             ]
     assert json.loads(json.dumps(given)) == given
     sentence = {"score": -1.5, "truncated": True}
-    assert given["translator"] == ["Tür", {"translation": "Tür", **sentence}]
+    answer = {"translation": "Tür", "finished": False, **sentence}
+    assert given["translator"] == ["Tür", answer]
     assert given["text_generator"][0] == "Tür"
     assert given["mask_filler"][0]["candidates"] == [{"token": "a", "probability": 0.75}]
     assert given["text_classifier"][0]["probabilities"] == {"x": 0.75, "y": 0.0}
