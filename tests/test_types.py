@@ -133,6 +133,7 @@ def test_mypy_finds_every_mistake_of_a_script_and_nothing_in_a_right_one():
     assert mypy(TYPED / "right.py", TYPED / "wrong.py") == mistakes()
 
 
+@pytest.mark.slow
 def test_pyright_finds_every_mistake_of_a_script_and_nothing_in_a_right_one(tmp_path):
     for script in TYPED.glob("*.py"):
         shutil.copy(script, tmp_path)

@@ -102,6 +102,7 @@ def product_of(line):
 
 
 @pytest.mark.parametrize("name", cases.SMOKE)
+@pytest.mark.slow
 def test_every_product_of_a_training_step_is_of_bfloat16(name, products):
     """Under mixed_bfloat16; a single operand of float32 would leave a GPU's fast units idle."""
     assert len(products[name]) > 10

@@ -171,6 +171,7 @@ def answers(served, prompts, compiled):
 
 @pytest.mark.parametrize("compiled", [False, True])
 @pytest.mark.parametrize("kind", ["generator", "translator"])
+@pytest.mark.slow
 def test_copies_of_a_text_are_drawn_apart_whatever_else_is_asked_for(kind, compiled):
     served = seeded(kind)
     found = answers(served, ["to be"] * 130, compiled)
@@ -263,7 +264,7 @@ def alone(kind, search, number):
 PROMPTS = ["to be", "the king and the queen", "or"]
 
 
-@pytest.mark.parametrize("kind", ["generator", "translator"])
+@pytest.mark.parametrize("kind", slow_except(["generator", "translator"], "translator"))
 def test_a_request_chooses_its_search_length_seed_and_number(kind):
     ours, banned = predictor(kind), Constraints(banned=(9,))
     beams = BeamSearch(3, n_best=3, constraints=banned)

@@ -34,6 +34,7 @@ def test_training_is_the_same_with_dropout_and_all(name):
         pytest.param({"precision": "mixed_bfloat16"}, 2e-2, marks=pytest.mark.slow),
     ],
 )
+@pytest.mark.slow
 def test_it_is_the_same_without_xla_and_in_mixed_precision(options, bound):
     once, _ = trained("vit", **options)
     again, _ = trained("vit", layers.rematerialized_blocks(), **options)

@@ -20,6 +20,7 @@ def smoke(tmp_path_factory):
     return folder, run("detr", folder, "--smoke")
 
 
+@pytest.mark.slow
 def test_a_run_leaves_the_whole_folder(smoke):
     folder, metrics = smoke
     for name in ("config.json", "history.csv", "metrics.json", "preprocessing.json", "model.keras"):
@@ -30,10 +31,12 @@ def test_a_run_leaves_the_whole_folder(smoke):
     assert 0 <= metrics["test_ap50"] <= 100 and 0 <= metrics["held_out_recall"] <= 100
 
 
+@pytest.mark.slow
 def test_the_run_ends_with_the_line_that_uses_it(smoke):
     assert_last_line_is_true(smoke[0])
 
 
+@pytest.mark.slow
 def test_the_saved_model_finds_boxes_in_a_photograph(smoke):
     folder, _ = smoke
     serve = tf.saved_model.load(str(folder / "saved_model")).signatures["serving_default"]

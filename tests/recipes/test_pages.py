@@ -49,6 +49,7 @@ def translating(tmp_path_factory):
     return keras_transformers.load(folder), folder
 
 
+@pytest.mark.slow
 def test_the_first_alternative_is_the_translation(translating):
     predictor, folder = translating
     search = translator.search_of(folder, 4)
@@ -295,6 +296,7 @@ def test_the_nucleus_is_the_fewest_tokens_that_sum_to_top_p():
         np.testing.assert_array_equal(found[kept], logits[0, kept])
 
 
+@pytest.mark.slow
 def test_a_writer_takes_another_temperature_without_compiling(monkeypatch):
     tokenizer = SentencePieceTokenizer.train(tiny_folders.SENTENCES * 9, vocab_size=23)
     model = LanguageModel.from_variant("tiny", tokenizer.vocab_size)

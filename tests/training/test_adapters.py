@@ -415,9 +415,7 @@ def table_cases():
     return slow_except(
         cases,
         "two adapters-merged-.keras-a user's layer",
-        "two adapters-active-.keras-a user's model",
         "two adapters-active-.weights.h5-Keras's layers",
-        "two adapters-merged-.weights.h5-our layers",
         "two adapters-none-.safetensors-our layers",
         "one adapter-merged-adapter-our layers",
     )
