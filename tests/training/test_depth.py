@@ -225,7 +225,7 @@ def test_statistics_of_frozen_depths_stay_until_their_turn(steps_per_execution):
     seen = Statistics(norms)
     model.fit(
         x, x[..., :1], 4, epochs=4, shuffle=False, verbose=0, validation_data=(x, x[..., :1]),
-        callbacks=[GradualUnfreezing(2 // steps_per_execution), seen],
+        callbacks=[GradualUnfreezing(2), seen],
     )  # fmt: skip
     start = [np.zeros(8)] * 3
     for epoch, (before, after) in enumerate(zip([start, *seen.means], seen.means, strict=False)):
