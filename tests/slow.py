@@ -9,6 +9,17 @@ import pytest
 
 # Test -> the cases that run always. `tests/conftest.py` marks the others.
 REPRESENTATIVES = {
+    "tests/export/test_text_limits.py::"
+    "test_a_source_longer_than_the_positions_is_cut_and_said_to_be": ["one table"],
+    "tests/generation/test_generate_all.py::test_no_sentence_gives_nothing_of_everything": [
+        "greedy",
+        "several beams",
+    ],
+    "tests/generation/test_generate_all.py::test_a_limit_cuts_as_that_of_generate_does": ["greedy"],
+    "tests/training/test_depth.py::test_a_depth_opens_after_so_many_steps_of_the_optimizer": [
+        "1-1-False",
+        "3-4-True",
+    ],
     "tests/pretrained/test_text_to_text.py::"
     "test_an_output_is_as_long_as_its_folder_or_the_user_says": ["longer-t5"],
     "tests/export/test_formats.py::test_boxes_are_found_by_hand_as_by_us": ["learned-onnx"],

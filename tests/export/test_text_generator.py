@@ -131,6 +131,7 @@ def test_a_prompt_of_no_token_or_of_one_is_gone_on_with(prompts, kind, compiled)
             assert text == tokenizer.detokenize([whole]).numpy()[0].decode()
 
 
+@pytest.mark.slow
 def test_an_end_in_a_prompt_ends_no_beam_and_reaches_a_saved_model(tmp_path):
     kind = "byte pairs"
     tokenizer, search = tokenizer_of(kind), BeamSearch(3)
@@ -183,6 +184,7 @@ def test_copies_of_a_text_are_drawn_apart_whatever_else_is_asked_for(kind, compi
 
 
 @pytest.mark.parametrize("kind", ["generator", "translator"])
+@pytest.mark.slow
 def test_requests_of_any_size_draw_the_same(kind):
     served = seeded(kind)
     found = served.predict(["to be"] * 20)
@@ -205,6 +207,7 @@ def test_numbers_of_a_seed_are_those_of_their_row_and_position():
     assert (other != found).mean() > 0.99
 
 
+@pytest.mark.slow
 def test_a_longer_source_changes_no_sample_of_the_others():
     model = seeded("translator")._model
     search = Sampling(temperature=9.0, seed=3)
@@ -317,6 +320,7 @@ def test_impossible_settings_are_refused(kind, settings, message):
         predictor(kind).predict(PROMPTS, **settings)
 
 
+@pytest.mark.slow
 def test_a_saved_model_has_fixed_settings(tmp_path):
     path = predictor("translator")._run.save(tmp_path)
     loaded = keras_transformers.load(path)

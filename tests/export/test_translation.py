@@ -92,6 +92,7 @@ def test_the_translator_gives_what_generate_gives(model, tokenizer, search):
 
 @pytest.mark.parametrize("new_tokens", [3, 30])
 @pytest.mark.parametrize("search", [Greedy(), BeamSearch(3, n_best=2)], ids=["greedy", "beam"])
+@pytest.mark.slow
 def test_a_translation_is_cut_as_by_generate_and_says_so(model, tokenizer, search, new_tokens):
     source = tokenizer.tokenize(LINES[:6], end=True).to_tensor(shape=(None, 16))
     result = generate(model, source, search=search, max_length=new_tokens)

@@ -56,6 +56,7 @@ CONSTRAINTS = Constraints(min_length=4, max_ratio=2.0, no_repeat_ngram=2, banned
 
 
 @pytest.mark.parametrize("constraints", [CONSTRAINTS, Constraints(repetition_penalty=1.6)])
+@pytest.mark.slow
 def test_constraints_and_prompts_decide_as_they_do_without_a_draft(draft, constraints):
     search = Greedy(constraints)
     alone = generate(shared_model(), SOURCE, PROMPT, search, max_length=LENGTH)

@@ -20,6 +20,7 @@ TRIED = [pytest.param(name, marks=() if name == OFTEN else pytest.mark.slow) for
 
 
 @pytest.mark.parametrize("recipe", TRIED)
+@pytest.mark.slow
 def test_a_run_goes_on_from_published_weights_and_publishes(recipe, tmp_path):
     make, shape = MADE[recipe]
     (tmp_path / "theirs").mkdir()

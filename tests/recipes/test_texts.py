@@ -49,6 +49,7 @@ def classified(tmp_path_factory, pretrained):
     return folder, run("text_classification", folder, *arguments)
 
 
+@pytest.mark.slow
 def test_a_language_model_leaves_the_whole_folder(language):
     folder, metrics = language
     assert {"seconds", "parameters"} <= set(metrics)
@@ -59,6 +60,7 @@ def test_a_language_model_leaves_the_whole_folder(language):
     assert float(row["bits_per_byte"]) == pytest.approx(metrics["test_bits_per_byte"])
 
 
+@pytest.mark.slow
 def test_scores_of_a_language_model_follow_from_one_another(language):
     metrics = language[1]
     nats = np.log(metrics["test_perplexity_per_token"]) * metrics["test_tokens"]
@@ -68,10 +70,12 @@ def test_scores_of_a_language_model_follow_from_one_another(language):
     )
 
 
+@pytest.mark.slow
 def test_the_run_ends_with_the_line_that_uses_it(language):
     assert_last_line_is_true(language[0], repeatable=False)
 
 
+@pytest.mark.slow
 def test_the_saved_model_goes_on_with_a_prompt(language):
     result = serve(language[0], ["ROMEO.\n", ""])
     assert result["text"][0].numpy().startswith(b"ROMEO.\n")
