@@ -33,7 +33,9 @@ def test_the_generation_settings_of_an_opus_folder_are_all_known(tmp_path):
 
 
 def test_a_setting_that_cannot_be_followed_is_named(tmp_path):
-    (tmp_path / "generation_config.json").write_text(json.dumps({"do_sample": True, "typical_p": 0.3}))
+    (tmp_path / "generation_config.json").write_text(
+        json.dumps({"do_sample": True, "typical_p": 0.3})
+    )
     with pytest.raises(ValueError, match="`typical_p`"):
         pretrained.load_search(tmp_path)
 
