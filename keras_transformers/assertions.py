@@ -92,7 +92,7 @@ def require_values(x: Tensor, holds: Tensor, sentence: str) -> Tensor:
 
 
 def _has_values(x: Tensor) -> bool:
-    """Whether the elements of a tensor are known now, as they are in an eager call."""
+    """True if the elements of a tensor are known now, as they are in an eager call."""
     if _is_tensorflow():
         import tensorflow as tf
 

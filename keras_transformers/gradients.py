@@ -83,8 +83,8 @@ def custom_gradient(
     >>> float(gradient(lambda x: gradient(cube, x), ops.convert_to_tensor(2.0)))
     12.0
     """
-    by_backend = {"tensorflow": _of_tensorflow, "jax": _of_jax}
-    derive = by_backend.get(keras.backend.backend(), _of_keras)
+    by_backend = {"tensorflow": _custom_gradient_tensorflow, "jax": _custom_gradient_jax}
+    derive = by_backend.get(keras.backend.backend(), _custom_gradient_keras)
     return functools.partial(derive, forward, backward, plain)
 
 
@@ -100,63 +100,66 @@ def _replaced(tensors: Sequence[Any], indices: Sequence[int], new: Sequence[Any]
     return [replaced.get(i, x) for i, x in enumerate(tensors)]
 
 
-def _of_keras(forward: Any, backward: Any, plain: Any, *tensors: Tensor) -> Tensor:
+def _custom_gradient_keras(forward: Any, backward: Any, plain: Any, *tensors: Tensor) -> Tensor:
     def computed(*tensors: Tensor) -> tuple[Tensor, Any]:
-        found = forward(*tensors)
+        outputs = forward(*tensors)
 
         def derivative(*arguments: Any, upstream: Tensor | None = None) -> tuple[Any, ...]:
             # PyTorch gives the gradient by name, behind what the function was called with.
             upstream = arguments[0] if upstream is None else upstream
-            return tuple(backward(tensors, found, upstream))
+            return tuple(backward(tensors, outputs, upstream))
 
-        return found[0], derivative
+        return outputs[0], derivative
 
     return ops.custom_gradient(computed)(*tensors)
 
 
-def _of_tensorflow(forward: Any, backward: Any, plain: Any, *tensors: Tensor) -> Tensor:
+def _custom_gradient_tensorflow(
+    forward: Any, backward: Any, plain: Any, *tensors: Tensor
+) -> Tensor:
     import tensorflow as tf
     from tensorflow.python.eager import forwardprop_util
 
     tensors = tuple(map(tf.convert_to_tensor, tensors))  # reads variables
-    # Where a `tf.autodiff.ForwardAccumulator` follows a tensor. It needs the gradient of each
-    # operation, and in a graph it takes the derivative of `tf.custom_gradient` for zero.
+    # True if a `tf.autodiff.ForwardAccumulator` follows a tensor. It needs the gradient of each
+    # operation; in a graph it takes the derivative of a `tf.custom_gradient` to be zero. TensorFlow
+    # has no public way to ask for it; `tests/test_gradients.py` fails if this one changes.
     if forwardprop_util.pack_tangents(list(tensors)).tangents:
         return plain(*tensors)
     floating = _floating(tensors)
 
     # `stop_gradient` hides the operations of `forward` and `backward` from outer tapes.
     def computed(*tensors: Tensor) -> tuple[Tensor, Any]:
-        hidden = tuple(map(tf.stop_gradient, tensors))
-        found = forward(*hidden)
+        constants = tuple(map(tf.stop_gradient, tensors))
+        outputs = forward(*constants)
 
         def first(upstream: Tensor) -> list[Tensor | None]:
-            changes = list(backward(hidden, found, tf.stop_gradient(upstream)))
+            changes = list(backward(constants, outputs, tf.stop_gradient(upstream)))
             varied = [i for i in floating if changes[i] is not None]
 
-            def gradients(upstream: Tensor, *given: Tensor) -> tuple[list[Any], Any]:
+            def gradients(upstream: Tensor, *inputs: Tensor) -> tuple[list[Any], Any]:
                 def second(*directions: Tensor) -> list[Tensor]:
-                    by = [upstream, *given]
+                    by = [upstream, *inputs]
                     with tf.GradientTape(watch_accessed_variables=False) as outer:
                         outer.watch(by)
                         with tf.GradientTape(watch_accessed_variables=False) as inner:
-                            inner.watch(given)
-                            y = plain(*_replaced(tensors, varied, given))
-                        derived = inner.gradient(y, given, upstream, "zero")
+                            inner.watch(inputs)
+                            y = plain(*_replaced(tensors, varied, inputs))
+                        derived = inner.gradient(y, inputs, upstream, "zero")
                     return outer.gradient(derived, by, list(directions), "zero")
 
                 return [changes[i] for i in varied], second
 
-            given = [tensors[i] for i in varied]
-            first_order = tf.custom_gradient(gradients)(upstream, *given)
+            inputs = [tensors[i] for i in varied]
+            first_order = tf.custom_gradient(gradients)(upstream, *inputs)
             return _replaced(changes, varied, first_order)
 
-        return found[0], first
+        return outputs[0], first
 
     return tf.custom_gradient(computed)(*tensors)
 
 
-def _of_jax(forward: Any, backward: Any, plain: Any, *tensors: Tensor) -> Tensor:
+def _custom_gradient_jax(forward: Any, backward: Any, plain: Any, *tensors: Tensor) -> Tensor:
     import jax
     import jax.numpy as jnp
 
@@ -164,32 +167,32 @@ def _of_jax(forward: Any, backward: Any, plain: Any, *tensors: Tensor) -> Tensor
     floating = _floating(tensors)
 
     @jax.custom_jvp
-    def output(found: tuple[Tensor, ...], *tensors: Tensor) -> Tensor:
-        return found[0]
+    def output(outputs: tuple[Tensor, ...], *tensors: Tensor) -> Tensor:
+        return outputs[0]
 
     @functools.partial(output.defjvp, symbolic_zeros=True)
     def derivative(primals: Any, tangents: Any) -> tuple[Tensor, Tensor]:
-        found, *tensors = primals
+        outputs, *tensors = primals
         zero = jax.custom_derivatives.SymbolicZero
         varied = [i for i in floating if not isinstance(tangents[i + 1], zero)]
-        y = output(found, *tensors)
+        y = output(outputs, *tensors)
         if not varied:
             return y, jnp.zeros_like(y)
 
-        given = [tensors[i] for i in varied]
+        inputs = [tensors[i] for i in varied]
 
         def tangent(directions: Sequence[Tensor]) -> Tensor:
-            def of_varied(*given: Tensor) -> Tensor:
-                return plain(*_replaced(tensors, varied, given))
+            def plain_of_varied(*inputs: Tensor) -> Tensor:
+                return plain(*_replaced(tensors, varied, inputs))
 
-            return jax.jvp(of_varied, tuple(given), tuple(directions))[1]
+            return jax.jvp(plain_of_varied, tuple(inputs), tuple(directions))[1]
 
         def transposed(upstream: Tensor) -> list[Tensor | None]:
-            changes = backward(tuple(tensors), found, upstream)
+            changes = backward(tuple(tensors), outputs, upstream)
             return [changes[i] for i in varied]
 
         directions = [tangents[i + 1] for i in varied]
-        return y, _linear_map(tangent, transposed, directions, y, given)
+        return y, _linear_map(tangent, transposed, directions, y, inputs)
 
     return output(forward(*map(jax.lax.stop_gradient, tensors)), *tensors)
 
@@ -199,7 +202,7 @@ def _linear_map(
     transposed: Callable[[Tensor], Sequence[Tensor | None]],
     directions: list[Tensor],
     like: Tensor,
-    given: Sequence[Tensor],
+    inputs: Sequence[Tensor],
 ) -> Tensor:
     """Returns `tangent(directions)`, of which JAX computes the transpose by `transposed`.
 
@@ -207,22 +210,22 @@ def _linear_map(
     of linear equations. With `T` for `tangent`, `(x, y - T x) = (b, 0)` is solved by `(b, T b)`.
 
     Args:
-        tangent: Linear; it may use `given`.
+        tangent: Linear; it may use `inputs`.
         transposed: Returns the gradient by each of the directions, or None for zero.
-        directions: Tensors of the shapes of `given`.
+        directions: Tensors of the shapes of `inputs`.
         like: A tensor of the shape and dtype of the result.
-        given: The tensors by which the result can be differentiated further.
+        inputs: The tensors by which the result can be differentiated further.
     """
     import jax
     import jax.numpy as jnp
 
     def linked(x: Tensor) -> Tensor:
-        """Adds a zero that JAX takes for a bilinear function of `x` and all of `given`.
+        """Adds a zero that JAX takes for a bilinear function of `x` and all of `inputs`.
 
         `custom_linear_solve` fails where it knows that a derivative is zero.
         """
-        zeros = [ops.cast(_zero_of(tensor), x.dtype) for tensor in given]
-        return x + _zero_of(x) * sum(zeros[1:], start=zeros[0])
+        zeros = [ops.cast(_make_zero(tensor), x.dtype) for tensor in inputs]
+        return x + _make_zero(x) * sum(zeros[1:], start=zeros[0])
 
     def equations(vector: Any) -> Any:
         x, y = vector
@@ -238,12 +241,12 @@ def _linear_map(
         return [a if change is None else a + change for a, change in pairs], upstream
 
     # JAX transposes the right-hand side only where all of it depends on the directions.
-    zeros = jnp.broadcast_to(ops.cast(_zero_of(directions[0]), like.dtype), like.shape)
+    zeros = jnp.broadcast_to(ops.cast(_make_zero(directions[0]), like.dtype), like.shape)
     solved = jax.lax.custom_linear_solve(equations, (directions, zeros), solve, solve_transposed)
     result: Tensor = solved[1]
     return result
 
 
-def _zero_of(x: Tensor) -> Tensor:
-    """Returns 0 as the sum of none of the elements; compilers remove it, transformations do not."""
+def _make_zero(x: Tensor) -> Tensor:
+    """Returns 0, the sum of an empty part of `x`. Compilers remove it; JAX keeps track of it."""
     return ops.sum(ops.reshape(x, (-1,))[:0])

@@ -99,7 +99,7 @@ class SetCriterion:
 
     @property
     def _has_no_object(self) -> bool:
-        """Whether the last logit of a query stands for "no object"."""
+        """True if the last logit of a query stands for "no object"."""
         return self.classification == "softmax"
 
     def parts(

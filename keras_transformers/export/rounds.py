@@ -188,7 +188,7 @@ def without_draft(owner: str, search: Search) -> Search:
 
 
 def is_seeded(search: Search) -> bool:
-    """Whether a search draws by a seed."""
+    """True if a search draws by a seed."""
     search = search.search if isinstance(search, Shortlisted) else search
     return isinstance(search, Sampling) and search.seed is not None
 

@@ -229,12 +229,15 @@ class BeamSearch(Search):
         scores = ops.concatenate([finished.scores, ops.where(ends, scores, MASKED)], axis=1)
         logp = ops.concatenate([finished.logp, candidates.logp], axis=1)
         tokens = ops.concatenate([finished.tokens, candidates.tokens], axis=1)
-        scores, best = ops.top_k(scores, self.beam_size)
-        best = ops.cast(best, "int32")
+        best = ops.cast(ops.top_k(scores, self.beam_size)[1], "int32")
+        # A source that is done keeps its order: sequences that were cut stand behind those that
+        # finished, whatever their scores.
+        unchanged = ops.arange(self.beam_size, dtype="int32")[None]
+        best = ops.where(finished.done[:, None], unchanged, best)
         return Finished(
             tokens=take_beams(tokens, best),
             logp=ops.take_along_axis(logp, best, axis=1),
-            scores=scores,
+            scores=ops.take_along_axis(scores, best, axis=1),
             number=finished.number + ops.sum(ops.cast(ends, "int32"), axis=1),
             done=finished.done,
         )

@@ -166,9 +166,10 @@ def prompt_lengths(request: Request) -> Tensor:
 
 
 def in_prompt(index: Index, request: Request) -> Tensor:
-    """Whether position `index`, or `(batch,)`, one for each row, is the prompt's, bool `(batch,)`.
+    """Tells which rows have a token of the prompt at `index`, bool `(batch,)`.
 
-    It is if `forced` has a token there and at all positions before.
+    They have if `forced` has a token there and at all positions before. `index` is one position for
+    all rows, or `(batch,)`.
     """
     index = ops.reshape(index, (-1, 1)) if _one_each(index) else index
     after = ops.arange(ops.shape(request.forced)[1], dtype="int32") > index

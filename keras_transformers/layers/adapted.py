@@ -1,8 +1,9 @@
 """Layers whose kernel or table an adapter changes: Keras's, and what is saved of them."""
 
+import collections
 import contextlib
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import keras
@@ -17,6 +18,17 @@ ADAPTERS, FROZEN = "adapters", "frozen_weights"  # of a build configuration
 # Keras's layers refuse a file with more entries than they have weights, so that no model loads the
 # kernel alone and silently loses the fine-tuning.
 BESIDE = "kernel_without_its_adapter"
+
+
+def name_by_path(parts: Iterable[Any], path_of: Callable[[Any], str]) -> dict[str, Any]:
+    """Returns path -> part; a second part of the same path gets `#2` behind it."""
+    named: dict[str, Any] = {}
+    counts: collections.Counter[str] = collections.Counter()
+    for part in parts:
+        path = path_of(part)
+        counts[path] += 1
+        named[path if counts[path] == 1 else f"{path}#{counts[path]}"] = part
+    return named
 
 
 class Adapted(Mixin):

@@ -9,7 +9,7 @@ from typing import Any
 import keras
 
 from keras_transformers.annotations import Mixin
-from keras_transformers.layers.adapted import ADAPTERS, FROZEN, Adapted, adapter_of
+from keras_transformers.layers.adapted import ADAPTERS, FROZEN, Adapted, adapter_of, name_by_path
 from keras_transformers.layers.adapting import restore_adapters
 from keras_transformers.layers.errors import refuse
 from keras_transformers.layers.low_rank import LowRank
@@ -125,7 +125,7 @@ class Composite(Mixin):
             super().build_from_config(config)
         if self.built:
             for path, found in (adapters or {}).items():
-                restore_adapters(_of_numbered_path(self, path), found)
+                restore_adapters(_find_by_numbered_path(self, path), found)
             if parts is not None:
                 _set_parts(self, parts)
             _freeze_weights(self, frozen or ())
@@ -253,19 +253,13 @@ def _of_path(owner: Any, path: str, argument: str) -> list[Any]:
 
 
 def _numbered_paths(owner: Any, layers: Sequence[Any]) -> dict[str, Any]:
-    """Path -> layer with weights; a second layer of the same path gets `#2` behind it."""
-    found: dict[str, Any] = {}
-    times: dict[str, int] = {}
-    for layer in layers:
-        if layer.weights and not isinstance(layer, LowRank):
-            path = _path_from(owner, layer)
-            times[path] = times.get(path, 0) + 1
-            found[path if times[path] == 1 else f"{path}#{times[path]}"] = layer
-    return found
+    """Returns path -> layer with weights, see `name_by_path`; adapters are left out."""
+    plain = [layer for layer in layers if layer.weights and not isinstance(layer, LowRank)]
+    return name_by_path(plain, lambda layer: _path_from(owner, layer))
 
 
-def _of_numbered_path(owner: Any, path: str) -> Any:
-    """The layer that `_numbered_paths` has under a path, or under one with another beginning."""
+def _find_by_numbered_path(owner: Any, path: str) -> Any:
+    """Returns the layer of a path of `_numbered_paths`, which may have another beginning."""
     plain, _, number = path.partition("#")
     layers = [layer for layer in _of_path(owner, plain, ADAPTERS) if not isinstance(layer, LowRank)]
     position = int(number or 1) - 1

@@ -49,6 +49,13 @@ class LowRank(keras.layers.Layer):
         others: Of one layer of a model, which keeps them for all: dict of name -> dict of path ->
             array, the weights that an adapter trains besides, where it is not active. Those
             without any adapter are called "".
+
+    Call arguments:
+        x: A tensor of any shape.
+        training: True in a training step, in which some adapter must be able to learn.
+
+    Returns:
+        `x`.
     """
 
     def __init__(

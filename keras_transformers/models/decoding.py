@@ -48,7 +48,7 @@ class CachedDecoding(ModelMixin):
     """Decoding with `decoder_blocks`, whose state is a `DecodingState`; before `keras.Model`."""
 
     def _most_cached(self, positions: int | None) -> int | None:
-        """How many tokens can be decoded with a table of so many positions, None without end.
+        """Returns the number of tokens that a table of positions lets decode, None without a limit.
 
         Positions that turn by other angles in longer texts (`LongRopeScaling`) end there, too.
         """
@@ -123,7 +123,7 @@ class TransformerDecoding(CachedDecoding):
 
     @property
     def most_decodable(self) -> int | None:
-        """How many tokens can be decoded, None without end: the number of target positions."""
+        """The most tokens that can be decoded: all target positions, or None without a limit."""
         return self._most_cached(getattr(self.target_positions, "most_positions", None))
 
     def start_decoding(

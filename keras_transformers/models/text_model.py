@@ -99,7 +99,7 @@ class TextModel(
 
     @property
     def most_positions(self) -> int | None:
-        """How many positions a text may have, None without end."""
+        """The number of positions that a text may have, None without a limit."""
         known = (self.embedding.most_positions, self._most_mixed)
         return min((most for most in known if most is not None), default=None)
 
@@ -157,7 +157,7 @@ class TextModel(
 
     @property
     def _labels_each_token(self) -> bool:
-        """Whether there is an output for each token, as `(batch, length, width)`."""
+        """True if there is an output for each token, `(batch, length, width)`."""
         shape = self.compute_output_shape((None, LENGTH))
         return len(shape) == 3 and shape[1] == LENGTH
 

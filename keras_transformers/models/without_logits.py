@@ -54,7 +54,7 @@ class TrainsWithoutLogits(ModelMixin):
 
     @property
     def _labels_each_token(self) -> bool:
-        """Whether labels are `(batch, length)`: a hook."""
+        """A hook: true if labels are `(batch, length)`."""
         return True
 
     def fit(self, *args: Any, **kwargs: Any) -> Any:

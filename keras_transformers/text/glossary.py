@@ -58,7 +58,7 @@ def _words_of(text: str) -> list[str]:
 
 
 def _fits(own: str, word: str) -> bool:
-    """Whether a word of a term is a word of a sentence, whose large letters small ones match."""
+    """True if a word of a term is a word of a sentence; its small letters match large ones."""
     return own == word or own == own.lower() and own.casefold() == word.casefold()
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import keras
 
-from keras_transformers.layers.adapted import adapter_of
+from keras_transformers.layers.adapted import adapter_of, name_by_path
 from keras_transformers.layers.adapting import adaptable, kernel_of
 from keras_transformers.layers.low_rank import LowRank
 
@@ -25,25 +25,19 @@ def adapted_layers(model: keras.Model) -> dict[str, Any]:
     `adapter.assign_arrays(name, arrays)` sets them.
     """
     layers = [layer for layer in model._flatten_layers() if adapter_of(layer) is not None]
-    return by_path(model, layers)
+    return name_parts(model, layers)
 
 
-def by_path(model: keras.Model, parts: Iterable[Any]) -> dict[str, Any]:
-    """Path inside the model -> layer or weight; a second one of a path gets `#2` behind it.
+def name_parts(model: keras.Model, parts: Iterable[Any]) -> dict[str, Any]:
+    """Returns path inside the model -> layer or weight, see `name_by_path`.
 
     Two models inside a model can have layers of the same path.
     """
-    found: dict[str, Any] = {}
-    times: dict[str, int] = {}
-    for part in parts:
-        path = path_in(model, part)
-        times[path] = times.get(path, 0) + 1
-        found[path if times[path] == 1 else f"{path}#{times[path]}"] = part
-    return found
+    return name_by_path(parts, lambda part: path_in(model, part))
 
 
 def plain_path(path: str) -> str:
-    """A path of `by_path` without the number behind it."""
+    """Returns a path of `name_parts` without the number behind it."""
     return re.sub(r"#\d+$", "", path)
 
 
@@ -55,7 +49,7 @@ def path_in(model: keras.Model, part: Any) -> str:
 
 def layers_of(model: keras.Model, targets: str | Sequence[str]) -> dict[str, Any]:
     """Path -> layer, of what is to be changed."""
-    layers = by_path(model, [layer for layer in model._flatten_layers() if adaptable(layer)])
+    layers = name_parts(model, [layer for layer in model._flatten_layers() if adaptable(layer)])
     found: dict[str, Any] = {}
     for target in [targets] if isinstance(targets, str) else targets:
         pattern = re.compile(rf"(.*/)?(?:{TARGETS.get(target, target)})")
@@ -79,7 +73,7 @@ def layers_of(model: keras.Model, targets: str | Sequence[str]) -> dict[str, Any
 def weights_of(model: keras.Model) -> dict[str, keras.Variable]:
     """Path inside the model -> weight, of all that it could train but adapters."""
     layers = [layer for layer in model._flatten_layers() if not isinstance(layer, LowRank)]
-    return by_path(model, [weight for layer in layers for weight in layer._trainable_variables])
+    return name_parts(model, [weight for layer in layers for weight in layer._trainable_variables])
 
 
 def weights_named(

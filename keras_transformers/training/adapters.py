@@ -118,15 +118,16 @@ def attach(
     _activate(model, None)
     for layer, settings in changes:
         add_adapter(layer, name, settings, random.randrange(2**31))
-    for affected in models_around(model):
-        own_adapters(affected)
+    affected = models_around(model)
+    for around in affected:
+        own_adapters(around)
     others = _others(model)
     values = {path: _value(weight) for path, weight in weights.items()}
     others[""] = {**values, **others.get("", {})}
     others[name] = values
     _activate(model, name)
     _train_only(model, list(weights.values()))
-    forget_training(model)
+    forget_training(affected)
 
 
 def set_adapter(model: keras.Model, name: str | None) -> None:
@@ -275,8 +276,8 @@ def remove_lora(model: keras.Model) -> None:
     """
     if not is_merged(model) and adapters_of(model):
         _activate(model, None)
-    forget_training(model)
     affected = models_around(model)
+    forget_training(affected)
     for layer in adapted_layers(model).values():
         remove_adapter(layer)
     for around in affected:

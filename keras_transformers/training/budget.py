@@ -12,6 +12,12 @@ DECAYS = {
 }
 
 
+def unscaled_optimizer(model: keras.Model) -> Any:
+    """Returns the optimizer of a model, without one around it that scales the loss."""
+    optimizer: Any = model.optimizer
+    return getattr(optimizer, "inner_optimizer", optimizer)
+
+
 class StepCounter(keras.callbacks.Callback):
     """Counts steps of the optimizer, for callbacks that change something as training goes on.
 
@@ -28,11 +34,10 @@ class StepCounter(keras.callbacks.Callback):
 
     def optimizer(self) -> Any:
         """The optimizer, without one around it that scales the loss."""
-        optimizer: Any = self._model.optimizer
-        return getattr(optimizer, "inner_optimizer", optimizer)
+        return unscaled_optimizer(self._model)
 
     def batches_of_a_step(self) -> int:
-        """How many batches the optimizer makes one step of."""
+        """Returns the number of batches that make one step of the optimizer."""
         return getattr(self.optimizer(), "gradient_accumulation_steps", None) or 1
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
@@ -47,11 +52,11 @@ class StepCounter(keras.callbacks.Callback):
             self._step = self._all_batches() - self._first
 
     def get_state(self) -> dict[str, Any]:
-        """What was counted, for `ExactResume`."""
+        """Returns the counts, for `ExactResume`."""
         return {"step": self._step, "first": self._first}
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Goes on from what another process counted."""
+        """Continues the counts of another process."""
         self._step = state["step"] if "step" in state else state.get("_step", 0)  # of 0.2.0
         self._first = state.get("first", self._first)
 

@@ -10,6 +10,7 @@ import keras
 import numpy as np
 
 from keras_transformers.annotations import Array
+from keras_transformers.training.budget import unscaled_optimizer
 
 
 class CheckpointAverage(keras.callbacks.Callback):
@@ -68,8 +69,8 @@ class CheckpointAverage(keras.callbacks.Callback):
         self._unaveraged = self._before_ema = None
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        optimizer: Any = getattr(self.model.optimizer, "inner_optimizer", self.model.optimizer)
-        if getattr(optimizer, "use_ema", False):  # Keras replaces them before `on_train_end`
+        # Keras replaces the weights by their averages before `on_train_end`.
+        if getattr(unscaled_optimizer(self.model), "use_ema", False):
             self._before_ema = self._copy_floats()
         if (epoch + 1) % self.every:
             return

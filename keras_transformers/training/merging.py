@@ -1,6 +1,7 @@
 """Adapters added to the kernels that they change, and taken out again."""
 
 import gc
+from collections.abc import Sequence
 from typing import Any
 
 import keras
@@ -100,15 +101,19 @@ def forget_programs(model: keras.Model) -> None:
     That is also the programs of every model that contains layers of this one.
     """
     for affected in models_around(model):
-        affected.train_function = affected.test_function = affected.predict_function = None
-        affected.__dict__.pop("_generators", None)  # of `generation`
+        _forget_programs(affected)
 
 
-def forget_training(model: keras.Model) -> None:
-    """`forget_programs`, and models are not compiled any more: other weights are trained."""
-    forget_programs(model)
-    for affected in models_around(model):
-        affected.compiled, affected.optimizer = False, None
+def forget_training(models: Sequence[keras.Model]) -> None:
+    """Forgets the programs of models and how they were compiled: other weights are trained."""
+    for model in models:
+        _forget_programs(model)
+        model.compiled, model.optimizer = False, None
+
+
+def _forget_programs(model: keras.Model) -> None:
+    model.train_function = model.test_function = model.predict_function = None
+    model.__dict__.pop("_generators", None)  # of `generation`
 
 
 def models_around(model: keras.Model) -> list[keras.Model]:

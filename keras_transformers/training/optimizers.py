@@ -293,7 +293,7 @@ class ByStep(_Optimizer):
         self.no_decay_variables = (*self.no_decay_variables, *paths)
 
     def _find_decayed(self, variables: Sequence[keras.Variable]) -> list[bool]:
-        """Whether each variable is decayed; warns of paths that are none of theirs."""
+        """Tells which variables are decayed; warns of paths that no variable has."""
         paths = [getattr(variable, "path", variable.name) for variable in variables]
         spared = set(self.no_decay_variables)
         unknown = spared - {*paths, *range(len(paths))}

@@ -75,8 +75,8 @@ def test_no_mark_is_written(translator):
     translator._model.set_weights(raised)
     try:
         assert set(translator._search.constraints.banned_ids) == {4, 5, 6}
-        tokens, _ = translator._decode(tf.constant([[4, 7, 8, 2], [5, 9, 7, 2]]), None, None)
-        assert not set(np.ravel(tokens)) & {4, 5, 6}
+        found = translator._decode(tf.constant([[4, 7, 8, 2], [5, 9, 7, 2]]), None, None)
+        assert not set(np.ravel(found[0])) & {4, 5, 6}
     finally:
         translator._model.set_weights(weights)
 

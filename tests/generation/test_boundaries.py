@@ -25,6 +25,7 @@ from tests.generation.toy import (
     WORDS,
     every_sequence,
     log_probability,
+    next_state,
     penalty,
     random_table,
     seeds,
@@ -197,6 +198,22 @@ def test_a_row_that_is_cut_early_is_what_it_is_alone_with_that_limit(search, see
                 assert not received[..., limit:].any()
                 received = received[..., :limit]
             np.testing.assert_allclose(received, value, rtol=1e-5, atol=1e-6)
+
+
+def test_a_cut_sequence_stays_behind_a_finished_one_while_other_rows_go_on():
+    """END is unlikely, but possible in the first step; a long sequence has the better score."""
+    table = np.full_like(random_table(0), -2e9)
+    table[..., WORDS[0]], table[..., WORDS[1]] = 5.0, 0.0
+    table[:, next_state(0, START), END] = 1.0
+    limits = np.array([LONGEST, LENGTH + 2], "int32")
+    together = find(BeamSearch(3, 3.0, n_best=3), table, max_length=LENGTH + 2, cut_lengths=limits)
+    alone = find(BeamSearch(3, 3.0, n_best=3), table[:1], max_length=LONGEST)
+    for found in (alone, together):
+        assert words_of(found["tokens"][0, 0]) == (END,)
+        assert found["scores"][0, 0] < found["scores"][0, 1]
+        assert found["finished"][0].tolist() == [True, False, False]
+    np.testing.assert_array_equal(together["tokens"][0, :, :LONGEST], alone["tokens"][0])
+    np.testing.assert_allclose(together["scores"][0], alone["scores"][0], rtol=1e-5)
 
 
 def test_an_end_inside_a_prompt_that_is_taken_in_ends_nothing():

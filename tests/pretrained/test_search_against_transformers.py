@@ -244,6 +244,22 @@ def searched(mode, model, search, source, request):
     return {name: value.numpy() for name, value in found.items()}
 
 
+def generated(theirs, ids, prompt, settings, new, padding):
+    """What transformers generates from a source, or with the prompt alone as `ids`."""
+    with torch.no_grad():
+        return theirs.generate(
+            ids,
+            attention_mask=torch.ones_like(ids),
+            **({} if prompt is None else {"decoder_input_ids": prompt}),
+            max_new_tokens=new,
+            do_sample=False,
+            pad_token_id=padding if padding >= 0 else PADDING,
+            output_scores=True,
+            return_dict_in_generate=True,
+            **{"num_return_sequences": 1, **settings},
+        )
+
+
 def check_ragged_batch(family, seed, tmp_path):
     """Compares one batch of random settings with transformers, row by row."""
     rng = np.random.default_rng((3, seed))
@@ -280,19 +296,8 @@ def check_ragged_batch(family, seed, tmp_path):
     results = {mode: searched(mode, ours, search, source, dict(request)) for mode in MODES}
     for row in range(ROWS):
         begun = torch.tensor([[starts[row], *prompts[row]]])
-        ids = begun if writes else torch.tensor([sources[row]])
-        with torch.no_grad():
-            found = theirs.generate(
-                ids,
-                attention_mask=torch.ones_like(ids),
-                **({} if writes else {"decoder_input_ids": begun}),
-                max_new_tokens=new,
-                do_sample=False,
-                pad_token_id=max(padding, 0) if padding >= 0 else PADDING,
-                output_scores=True,
-                return_dict_in_generate=True,
-                **{"num_return_sequences": 1, **settings},
-            )
+        ids, prompt = (begun, None) if writes else (torch.tensor([sources[row]]), begun)
+        found = generated(theirs, ids, prompt, settings, new, padding)
         expected = found.sequences.numpy()[:, 1:].tolist()
         scores = getattr(found, "sequences_scores", None)
         for mode, result in results.items():

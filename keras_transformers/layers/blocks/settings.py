@@ -94,7 +94,7 @@ class BlockSettings(Traced, Arguments, Composite, Rematerialized, keras.layers.L
 
     @property
     def most_positions(self) -> int | None:
-        """How long a sequence may be that its mixer takes; None without end."""
+        """The longest sequence that the mixer takes; None without a limit."""
         mixer = self._given.get("mixer")
         most: int | None = None if mixer is None else getattr(mixer.layer, "most_positions", None)
         return most

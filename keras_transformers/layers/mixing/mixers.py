@@ -161,7 +161,7 @@ class MLPMixing(Mixer):
 
     @property
     def most_positions(self) -> int | None:
-        """How long a sequence may be; None where `build` decides."""
+        """The longest sequence; None if `build` decides."""
         return self.max_length
 
     def build(self, x_shape: Shape) -> None:
