@@ -9,6 +9,29 @@ import pytest
 
 # Test -> the cases that run always. `tests/conftest.py` marks the others.
 REPRESENTATIVES = {
+    "tests/training/test_accumulation.py::test_a_schedule_counts_steps_of_any_number_of_batches": [
+        "AdamW-linear"
+    ],
+    "tests/fitting/test_few_bits.py::"
+    "test_weights_of_sixteen_bits_are_trained_in_float32_and_stored_as_before": [
+        "text_classifier-bfloat16-all"
+    ],
+    "tests/export/test_text_generator.py::test_a_seed_draws_the_same_and_compiles_nothing_new": [
+        "generator"
+    ],
+    "tests/export/test_translation.py::test_the_translator_gives_what_generate_gives": ["search0"],
+    "tests/export/test_text_limits.py::test_a_writer_goes_as_far_as_generate_does": ["search4"],
+    "tests/export/test_several_labels.py::"
+    "test_each_of_several_labels_has_a_probability_of_its_own": ["text"],
+    "tests/models/test_calibration.py::test_what_is_calibrated_comes_back_from_its_files": [
+        "LanguageModel-gptq-options0"
+    ],
+    "tests/test_gradients.py::test_derivatives_of_blockwise_attention_are_those_of_all_pairs": [
+        "padding-forward-xla",
+        "padding-second-xla",
+        "padding-forward_of_gradient-xla",
+        "dropout, grouped, T5-forward-xla",
+    ],
     "tests/export/test_text_limits.py::"
     "test_a_source_longer_than_the_positions_is_cut_and_said_to_be": ["one table"],
     "tests/generation/test_generate_all.py::test_no_sentence_gives_nothing_of_everything": [

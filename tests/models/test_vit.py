@@ -229,6 +229,7 @@ def test_stochastic_depth_grows_along_a_line():
     np.testing.assert_allclose(rates, [0, 0.05, 0.1, 0.15, 0.2])
 
 
+@pytest.mark.slow
 def test_a_batch_is_learned_by_heart():
     model = built(drop_path=0.1)
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
