@@ -31,7 +31,7 @@ from tests.slow import pytest_collection_modifyitems  # noqa: F401
 
 # A first call compiles, so that its time says nothing; the same examples in every run. JAX compiles
 # every operation for every size.
-EXAMPLES = 3 if keras.backend.backend() == "jax" else 10
+EXAMPLES = 3 if keras.backend.backend() == "jax" else 7
 settings.register_profile(
     "keras_transformers", deadline=None, max_examples=EXAMPLES, derandomize=True
 )

@@ -55,6 +55,7 @@ def text_generator(
     search: Search | None = None,
     new_tokens: int = 128,
     prompt_lengths: Sequence[int] | None = None,
+    stop_strings: str | Sequence[str] = (),
     **saving: Unpack[Saving],
 ) -> pathlib.Path:
     """Exports a writer that continues raw text. See `TextGenerator` and its `save`.
@@ -70,7 +71,8 @@ def text_generator(
     >>> sorted(served(text=tf.constant(["a cat"])))
     ['continuation', 'finished', 'text', 'truncated']
     """
-    return TextGenerator(model, tokenizer, search, new_tokens, prompt_lengths).save(path, **saving)
+    made = TextGenerator(model, tokenizer, search, new_tokens, prompt_lengths, stop_strings)
+    return made.save(path, **saving)
 
 
 def text_classifier(

@@ -21,8 +21,8 @@ from keras_transformers.export.served import (
     lengths_up_to,
     strings,
 )
-from keras_transformers.generation import Request, Sampling, decode
-from keras_transformers.generation.request import Decodable, padding_of
+from keras_transformers.generation import Request, Sampling, StopStrings, decode
+from keras_transformers.generation.request import Decodable, padding_of, vocabularies_of
 from keras_transformers.generation.search import Search
 
 DEFAULT_SEARCH = Sampling(temperature=0.8, top_p=0.95)
@@ -54,13 +54,16 @@ class TextGenerator(Served):
         search: `Sampling(...)` (default: temperature 0.8, top_p 0.95), `Greedy()` or
             `BeamSearch(...)`.
         new_tokens: Most tokens of a continuation.
+        stop_strings: Strings, or one, at which a text ends besides END; they are cut off, with all
+            that their last token has behind them.
         prompt_lengths: Lengths in tokens to which prompts are padded; of a prompt longer than the
             last its end is used, and said so in `truncated`. By default 16, 64, 256 and so on, as
             far as the model has positions; up to 4,096 where it has no limit.
 
     Raises:
         ValueError: If `prompt_lengths` do not increase, `new_tokens` is not positive, the model has
-            too few positions for both, or the tokenizer ids that are none of the model's.
+            too few positions for both, the tokenizer ids that are none of the model's, or one of
+            `stop_strings` is empty.
 
     Example:
     >>> from keras_transformers.export import TextGenerator
@@ -82,6 +85,7 @@ class TextGenerator(Served):
         search: Search | None = None,
         new_tokens: int = 128,
         prompt_lengths: Sequence[int] | None = None,
+        stop_strings: str | Sequence[str] = (),
     ) -> None:
         super().__init__("text_generator", tf.TensorSpec([None], tf.string, name="text"))
         if new_tokens < 1:
@@ -111,6 +115,15 @@ class TextGenerator(Served):
         self._tokenizer = tokenizer
         self._search, self._lengths, self._new_tokens = search, lengths, new_tokens
         self._hold_seed(search)
+        self._stop = StopStrings(tokenizer, stop_strings) if stop_strings else None
+        self._stop_table: tf.Tensor | None = None
+        if self._stop is not None:
+            self._stop_table = tf.constant(self._stop.for_vocabulary(vocabularies_of(model)[1]))
+
+    @property
+    def stop_strings(self) -> tuple[str, ...]:
+        """Strings at which a text ends."""
+        return () if self._stop is None else self._stop.strings
 
     def _answer(self, text: tf.Tensor, rounds: Rounds) -> dict[str, tf.Tensor]:
         longest = self._lengths[-1]
@@ -154,6 +167,9 @@ class TextGenerator(Served):
         texts = self._text(tf.concat([starts, tf.reshape(tokens, [-1, tf.shape(tokens)[2]])], 1))
         begins = tf.repeat(tf.strings.length(prompts), number)
         rest = tf.strings.substr(texts, begins, tf.strings.length(texts))
+        if self._stop is not None:
+            rest = tf.strings.regex_replace(rest, self._stop.pattern, "", replace_global=False)
+            texts = tf.strings.join([tf.repeat(prompts, number), rest])
         every = {"texts": texts, "continuations": rest}
         every = {name: tf.reshape(found, [-1, number]) for name, found in every.items()}
         best = {"text": every["texts"][:, 0], "continuation": every["continuations"][:, 0]}
@@ -185,7 +201,7 @@ class TextGenerator(Served):
         `forced` are dense ids of prompts without START.
         """
         padding, end = padding_of(self._model), self._tokenizer.end_id
-        constraints, width = self._search.constraints, tf.shape(forced)[1]
+        constraints = self._search.constraints
         # Each text's limit follows from its own prompt, whatever it is padded to: what it becomes
         # must not depend on its neighbours in the batch.
         most = tf.reduce_sum(tf.cast(forced != padding, tf.int32), axis=1) + self._new_tokens
@@ -201,15 +217,12 @@ class TextGenerator(Served):
             padding,
             cut_lengths=most,
             prompt_scores=False,
+            stop_table=self._stop_table,
         )
-        tokens = decode(self._model, forced, self._search, request, stages)["tokens"]
-        tokens = tokens if len(tokens.shape) == 3 else tokens[:, None]
-        # An END that is forced says nothing of the model.
-        free = most if constraints.boundaries.last is None else most - 1
-        chosen = tf.range(width) >= (most - self._new_tokens)[:, None]
-        chosen &= tf.range(width) < free[:, None]
-        ends = constraints.boundaries.is_end(tokens, request)
-        return tokens, tf.reduce_any(ends & chosen[:, None], axis=2)
+        decoded = decode(self._model, forced, self._search, request, stages)
+        tokens, finished = decoded["tokens"], decoded["finished"]
+        several = len(tokens.shape) == 3
+        return (tokens, finished) if several else (tokens[:, None], finished[:, None])
 
     def changed(
         self,
@@ -217,16 +230,19 @@ class TextGenerator(Served):
         search: Search | None = None,
         seed: int | None = None,
         n_best: int | None = None,
+        stop_strings: str | Sequence[str] | None = None,
     ) -> "TextGenerator":
         """Returns one with the same model and tokenizer that writes by other settings.
 
         Args:
-            new_tokens, search, seed, n_best: As `TextGeneratorPredictor.predict` takes them.
+            new_tokens, search, seed, n_best, stop_strings: As `TextGeneratorPredictor.predict`
+                takes them.
         """
         search = changed_search("TextGenerator", self._search, search, seed, n_best)
         number = self._new_tokens if new_tokens is None else new_tokens
         lengths = None if number > self._new_tokens else self._lengths
-        return TextGenerator(self._model, self._tokenizer, search, number, lengths)
+        stop = self.stop_strings if stop_strings is None else stop_strings
+        return TextGenerator(self._model, self._tokenizer, search, number, lengths, stop)
 
     def write(self, prompts: Sequence[str]) -> list[str]:
         """Goes on with a list of str; returns the prompts with what follows."""

@@ -12,6 +12,7 @@ from keras_transformers.generation.shortlisted import Shortlisted
 from keras_transformers.generation.shortlists import Shortlist
 from keras_transformers.generation.speculative import Speculative
 from keras_transformers.generation.stepwise import Greedy, Sampling
+from keras_transformers.generation.stop_strings import StopStrings
 
 __all__ = [
     "BackPointers",
@@ -24,6 +25,7 @@ __all__ = [
     "Shortlist",
     "Shortlisted",
     "Speculative",
+    "StopStrings",
     "coverage_penalty",
     "decode",
     "generate",

@@ -203,13 +203,15 @@ class BeamSearch(Search):
             sorted_logp, positions = (take_beams(x, best) for x in (sorted_logp, positions))
         parents = positions // number
         ids = ops.take_along_axis(ops.reshape(ids, (-1, beams * number)), positions, axis=1)
+        tokens = write_at(take_beams(unfinished.tokens, parents), ids, index)
+        ended = boundaries.ended(ids, tokens, index, request)
         return Candidates(
             ids=ids,
-            tokens=write_at(take_beams(unfinished.tokens, parents), ids, index),
+            tokens=tokens,
             logp=sorted_logp,
             coverage=ops.take_along_axis(unfinished.coverage, parents, axis=1),
             parents=parents,
-            ends=ops.logical_and(boundaries.ended(ids, index, request), sorted_logp > MASKED / 2),
+            ends=ops.logical_and(ended, sorted_logp > MASKED / 2),
             progress=progress_at(progress, positions),
         )
 

@@ -11,10 +11,12 @@ from keras_transformers.generation.request import (
     Request,
     in_prompt,
     is_whole,
+    lengths_of,
     limits_of,
     prompt_lengths,
     take_at,
 )
+from keras_transformers.generation.stop_strings import completed
 
 StartId = TypeVar("StartId", int, int | None)
 
@@ -83,13 +85,22 @@ class Boundaries:
             found = ops.logical_or(found, ids == other)
         return found
 
-    def ended(self, ids: Tensor, index: Index, request: Request) -> Tensor:
-        """Tells which of the tokens `(batch, beams)` at `index` end their sequences.
+    def ended(self, ids: Tensor, tokens: Tensor, index: Index, request: Request) -> Tensor:
+        """Tells which sequences end with their tokens at `index`, bool `(batch, beams)`.
 
         A token of the prompt ends nothing, even if it is END.
+
+        Args:
+            ids: Integers `(batch, beams)`, those tokens.
+            tokens: Integers `(batch, beams, max_length)`, the sequences with them.
+            index: Position, or `(batch,)`, one for each row.
+            request: The `Request`.
         """
         chosen = ops.logical_not(in_prompt(index, request))
-        return ops.logical_and(self.is_end(ids, request), chosen[:, None])
+        ends = self.is_end(ids, request)
+        if request.stop_table is not None:
+            ends = ops.logical_or(ends, completed(tokens, index, request.stop_table))
+        return ops.logical_and(ends, chosen[:, None])
 
     def finished(self, tokens: Tensor, request: Request) -> Tensor:
         """Tells which sequences the search has ended itself.
@@ -111,9 +122,16 @@ class Boundaries:
         if self.last is not None:
             limits = ops.reshape(ops.cast(limits_of(request), "int32"), (-1, 1))
             chosen = ops.logical_and(chosen, positions + 1 < limits)
-        if len(tokens.shape) == 3:
-            chosen = chosen[:, None]
-        return ops.any(ops.logical_and(self.is_end(tokens, request), chosen), axis=-1)
+        ends = self.is_end(tokens, request)
+        several = len(tokens.shape) == 3
+        if request.stop_table is not None:
+            beams = tokens if several else tokens[:, None]
+            last = ops.cast(lengths_of(beams, request.padding_id), "int32") - 1
+            stopped = completed(beams, ops.maximum(last, 0), request.stop_table)
+            stopped = ops.logical_and(stopped[..., None], positions == last[..., None])
+            ends = ops.logical_or(ends, stopped if several else stopped[:, 0])
+        chosen = chosen[:, None] if several else chosen
+        return ops.any(ops.logical_and(ends, chosen), axis=-1)
 
     def forced(self, index: Index, request: Request) -> Tensor:
         """The token that must be taken at `index`, `(batch,)`; padding where there is a choice."""

@@ -10,12 +10,19 @@ from keras import ops
 from keras_transformers.annotations import Array, Tensor
 from keras_transformers.generation.decode import decode
 from keras_transformers.generation.drafts import DRAWS
-from keras_transformers.generation.request import Decodable, Decoded, Request, padding_of
+from keras_transformers.generation.request import (
+    Decodable,
+    Decoded,
+    Request,
+    padding_of,
+    vocabularies_of,
+)
 from keras_transformers.generation.search import Search
 from keras_transformers.generation.shortlisted import Shortlisted
 from keras_transformers.generation.shortlists import Within
 from keras_transformers.generation.speculative import Speculative
 from keras_transformers.generation.stepwise import Sampling
+from keras_transformers.generation.stop_strings import StopStrings
 
 
 class _Generator(keras.Model):
@@ -93,6 +100,7 @@ def run_batch(
     cache_dtype: str | None = None,
     prompt_scores: bool = True,
     phrases: Array | None = None,
+    stop_strings: StopStrings | None = None,
 ) -> Decoded[Array]:
     """Compiles where that is new, and decodes one batch."""
     _build(model, source, forced)
@@ -116,6 +124,8 @@ def run_batch(
         inputs["uniform"] = uniform
     if phrases is not None:
         inputs["phrases"] = phrases
+    if stop_strings is not None:
+        inputs["stop_table"] = stop_strings.for_vocabulary(vocabularies_of(model)[1])
     search = _without_seed(search)
     # Kept on the model, out of Keras's tracking: it would make the model its own sub-layer.
     compiled = vars(model).setdefault("_generators", {})

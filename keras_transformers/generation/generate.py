@@ -1,12 +1,12 @@
 """From a model and ids to decoded ids: one batch, or as many sequences as there are."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, cast, overload
+from typing import Any, NamedTuple, cast, overload
 
 import keras
 import numpy as np
 
-from keras_transformers.annotations import Array, Ids, Values
+from keras_transformers.annotations import Array, Ids
 from keras_transformers.generation.beam import BeamSearch
 from keras_transformers.generation.compiled import run_batch, uniform_of
 from keras_transformers.generation.inputs import (
@@ -19,6 +19,7 @@ from keras_transformers.generation.inputs import (
     check_source,
     checked_ids,
     checked_phrases,
+    checked_sequences,
     forced_ids,
     nothing_found,
     prompt_positions,
@@ -37,6 +38,9 @@ from keras_transformers.generation.request import (
 )
 from keras_transformers.generation.search import Search
 from keras_transformers.generation.stepwise import Greedy
+from keras_transformers.generation.stop_strings import StopStrings
+
+NO_LIMIT = 1 << 30  # on the positions of a prompt
 
 
 @overload
@@ -51,7 +55,8 @@ def generate(
     end_id: int = 2,
     cache_dtype: CacheType = None,
     prompt_scores: bool = False,
-    phrases: Values | None = None,
+    phrases: Any = None,
+    stop_strings: StopStrings | None = None,
 ) -> DecodedBeams[Array]: ...
 @overload
 def generate(
@@ -64,7 +69,8 @@ def generate(
     end_id: int = 2,
     cache_dtype: CacheType = None,
     prompt_scores: bool = False,
-    phrases: Values | None = None,
+    phrases: Any = None,
+    stop_strings: StopStrings | None = None,
 ) -> Decoded[Array]: ...
 def generate(
     model: Decodable,
@@ -76,7 +82,8 @@ def generate(
     end_id: int = 2,
     cache_dtype: CacheType = None,
     prompt_scores: bool = False,
-    phrases: Values | None = None,
+    phrases: Any = None,
+    stop_strings: StopStrings | None = None,
 ) -> Decoded[Array]:
     """Decodes a batch with XLA; compiled once for each shape of `source` and each search.
 
@@ -100,14 +107,16 @@ def generate(
         prompt_scores: Whether scores count the tokens of `prompt`. A language model then computes
             the logits of every one of them.
         phrases: Optional integer ids `(batch, phrases, length)`, padding behind each, that must
-            occur in each output, see `Request`.
+            occur in each output, see `Request`; or a list of lists of ids for each row.
+        stop_strings: Optional `StopStrings`: strings that end an output, as END does.
 
     Returns:
         Dict of NumPy arrays: `tokens` int32 `(batch, [n_best,] max_length)`, without START, with
         END, then padding; `scores` float32 `(batch, [n_best])`; `lengths` int32, END included;
-        `finished` bool, whether the search chose END, False for a sequence that is cut at its limit
-        or must end there; from `BeamSearch` also `log_probabilities`, the scores without penalties;
-        from `Speculative` also `passes`, int32 `(batch,)`, the number of steps of the model.
+        `finished` bool, whether the search chose END or a stop string, False for a sequence that
+        is cut at its limit or must end there; from `BeamSearch` also `log_probabilities`, the
+        scores without penalties; from `Speculative` also `passes`, int32 `(batch,)`, the number of
+        steps of the model.
 
     Raises:
         ValueError: If `source` is not a batch of integer ids, `prompt` does not fit it or is empty
@@ -159,9 +168,11 @@ def generate(
         first, forced = split_first(forced, padding)
         start, positions = first, min(positions, limit - 1)
     options: dict[str, Any] = {"prompt_length": positions, "cache_dtype": cache_dtype}
-    options["prompt_scores"] = prompt_scores
+    options |= {"prompt_scores": prompt_scores, "stop_strings": stop_strings}
     ends = search.constraints.boundaries.ends or (end_id,)
-    options["phrases"] = checked_phrases(phrases, len(source), of_targets, padding, ends)
+    options["phrases"] = checked_phrases(
+        "generate", phrases, len(source), of_targets, padding, ends
+    )
     found = run_batch(model, source, forced, None, search, start, end_id, **options)
     check_sound("generate", found)
     return found if first is None else with_first(found, first, padding)
@@ -170,63 +181,88 @@ def generate(
 @overload
 def generate_all(
     model: Decodable,
-    sources: Iterable[Sequence[int] | Array],
+    sources: Iterable[Sequence[int] | Array] | None,
     search: BeamSearch,
     lengths: Sequence[int] | None = None,
     batch_size: int = 32,
     max_length: int | None = None,
     stages: int | None = 1,
-    start_id: int = 1,
+    start_id: int | None = 1,
     end_id: int = 2,
     verbose: int = 1,
     cache_dtype: CacheType = None,
+    prompts: Iterable[Sequence[int] | Array] | None = None,
+    new_tokens: int | None = None,
+    phrases: Any = None,
+    prompt_scores: bool = False,
+    stop_strings: StopStrings | None = None,
 ) -> DecodedBeams[Array]: ...
 @overload
 def generate_all(
     model: Decodable,
-    sources: Iterable[Sequence[int] | Array],
+    sources: Iterable[Sequence[int] | Array] | None = None,
     search: Search | None = None,
     lengths: Sequence[int] | None = None,
     batch_size: int = 32,
     max_length: int | None = None,
     stages: int | None = 1,
-    start_id: int = 1,
+    start_id: int | None = 1,
     end_id: int = 2,
     verbose: int = 1,
     cache_dtype: CacheType = None,
+    prompts: Iterable[Sequence[int] | Array] | None = None,
+    new_tokens: int | None = None,
+    phrases: Any = None,
+    prompt_scores: bool = False,
+    stop_strings: StopStrings | None = None,
 ) -> Decoded[Array]: ...
 def generate_all(
     model: Decodable,
-    sources: Iterable[Sequence[int] | Array],
+    sources: Iterable[Sequence[int] | Array] | None = None,
     search: Search | None = None,
     lengths: Sequence[int] | None = None,
     batch_size: int = 32,
     max_length: int | None = None,
     stages: int | None = 1,
-    start_id: int = 1,
+    start_id: int | None = 1,
     end_id: int = 2,
     verbose: int = 1,
     cache_dtype: CacheType = None,
+    prompts: Iterable[Sequence[int] | Array] | None = None,
+    new_tokens: int | None = None,
+    phrases: Any = None,
+    prompt_scores: bool = False,
+    stop_strings: StopStrings | None = None,
 ) -> Decoded[Array]:
     """Decodes any number of sequences of any length; compiles at most once for each of `lengths`.
 
     Sequences are sorted by length, padded to the next of `lengths` and decoded in batches of one
-    size; results come in the order of `sources`. What a sequence becomes does not depend on the
-    others: one of n ids is cut after `min(2 n + 10, n + 50)` tokens, after `max_length`, or at the
-    last of the model's positions.
+    size; results come in the order in which they were given. What a sequence becomes does not
+    depend on the others: one of n source ids is cut after `min(2 n + 10, n + 50)` tokens, or after
+    `new_tokens` behind its prompt; after `max_length`; or at the last of the model's positions.
 
     Args:
-        model, search, start_id, end_id, cache_dtype: See `generate`.
-        sources: Iterable of sequences of integer ids, END included, without padding.
-        lengths: Increasing lengths to pad to; by default powers of two from 16 on.
+        model, search, start_id, end_id, cache_dtype, prompt_scores, stop_strings: See
+            `generate`.
+        sources: Iterable of sequences of integer ids, END included, without padding; None for a
+            decoder-only model.
+        lengths: Increasing lengths to pad to; by default powers of two from 16 on. Sources are
+            padded, or the prompts of a decoder-only model.
         batch_size: Sequences decoded at once.
-        max_length: Optional smaller limit on the tokens of each.
+        max_length: Optional smaller limit on the tokens of each, its prompt included.
         stages: Loops that a batch passes through: it is halved from one to the next, when half of
             its sequences are done, and the others go on without them. 3 instead of 1, on the
             thousand sentences of ui.en-de's test set with beam 4 and batches of 64: 140 instead of
             107 sentences a second, but 34 instead of 20 s for the first time, which compiles (two
             cores of an AMD EPYC with AVX-512). So it pays from some 6,000 sequences on.
         verbose: 1 shows a progress bar, 0 does not.
+        prompts: Optional iterable of sequences of integer ids, one for each source, without
+            padding: how each output must begin, from the first position on. An empty one leaves
+            the choice to the search.
+        new_tokens: Limit on the tokens behind each prompt. A decoder-only model needs it, or
+            `max_length`.
+        phrases: Optional, for each sequence a list of phrases, lists of ids, that must occur in its
+            output; or an array, see `generate`.
 
     Returns:
         Dict as from `generate`, the arrays' first axis as long as `sources` and their last as the
@@ -234,9 +270,11 @@ def generate_all(
 
     Raises:
         ValueError: If a source is empty, not made of integers, holds padding or what is no id of
-            the model, or is longer than the last of `lengths`; if `lengths` do not increase, or
-            `batch_size`, `stages` or `max_length` is no positive integer; if `end_id` is padding or
-            no id of the model, the model has no encoder, or its logits are NaN.
+            the model, or is longer than the last of `lengths`; if `prompts` are not as many, or
+            one fills its limit, or is empty where there is no START; if `lengths` do not increase,
+            or `batch_size`, `stages`, `new_tokens` or `max_length` is no positive integer; if
+            `end_id` is padding or no id of the model, the model has no encoder and gets `sources`,
+            or none and gets no `prompts`; or if its logits are NaN.
 
     Example:
     >>> from keras_transformers.generation import generate_all
@@ -245,53 +283,180 @@ def generate_all(
     >>> result = generate_all(model, [[5, 7, 2], [6, 2]], max_length=6, verbose=0)
     >>> len(result["tokens"])
     2
+    >>> result = generate_all(model, [[5, 7, 2], [6, 2]], prompts=[[9], [8, 8]], verbose=0)
+    >>> result["tokens"][1, :2].tolist()
+    [8, 8]
     """
     search, padding = search or Greedy(), padding_of(model)
     start_id = start_in("generate_all", model, search, start_id, max_length)
     check_cache_dtype("generate_all", model, cache_dtype)
     check_end("generate_all", model, search, end_id)
-    check_source("generate_all", model)
-    check_counts(batch_size, stages)
-    arrays = [np.asarray(source) for source in sources]
-    sizes = buckets(arrays, lengths, padding, vocabularies_of(model)[0])
-    if not arrays:
+    check_counts(batch_size, stages, new_tokens)
+    if sources is not None:
+        check_source("generate_all", model)
+    elif prompts is None or (max_length is None and new_tokens is None):
+        raise ValueError(
+            "generate_all: without `sources`, give `prompts`, and `new_tokens` or `max_length`."
+        )
+    else:
+        search.constraints.check_no_ratio("generate_all: without `sources`")
+    rows = _rows(model, sources, prompts, 0 if start_id is not None else 1)
+    number = len(rows.prompts)
+    if not number:
         return nothing_found(search)
-    uniform = uniform_of(search, len(arrays), most_tokens(sizes[-1]))
-    bar = keras.utils.Progbar(len(arrays), verbose=verbose, unit_name="sequence")
-    results: list[Any] = [None] * len(arrays)
-    for rows, source in _batches(arrays, sizes, batch_size, padding):
-        limits = most_tokens(np.sum(source != padding, axis=1), np.minimum)
-        most = within_positions(most_tokens(source.shape[1]), model, search)
-        limits = np.minimum(limits, most)
+    ends = search.constraints.boundaries.ends or (end_id,)
+    vocab = vocabularies_of(model)[1]
+    asked = checked_phrases("generate_all", phrases, number, vocab, padding, ends)
+    sizes = rows.sizes()
+    bucket_lengths = buckets("prompts" if sources is None else "sources", max(sizes), lengths)
+    limits = _limits(model, search, rows, max_length, new_tokens)
+    uniform = uniform_of(search, number, int(limits.max()))
+    bar = keras.utils.Progbar(number, verbose=verbose, unit_name="sequence")
+    results: list[Any] = [None] * number
+    for length, chosen in _batches(sizes, bucket_lengths, batch_size):
+        filled = _filled(chosen, batch_size)
+        most = _most(rows, filled, length, new_tokens, int(limits[filled].max()))
         if max_length is not None:
-            limits, most = np.minimum(limits, max_length), min(most, max_length)
-        forced = np.full((batch_size, most), padding, "int32")
-        random = None if uniform is None else uniform[_filled(rows, batch_size), :most]
-        found: Any = run_batch(
-            model, source, forced, limits, search, start_id, end_id, random, stages,
-            cache_dtype=cache_dtype,
-        )  # fmt: skip
-        check_sound("generate_all", found, rows)
-        for position, number in enumerate(rows):
-            results[number] = {name: value[position] for name, value in found.items()}
-        bar.add(len(rows))
+            most = min(most, max_length)
+        most = within_positions(most, model, search)
+        options: dict[str, Any] = {"stages": stages, "cache_dtype": cache_dtype}
+        options["prompt_scores"] = prompt_scores or prompts is None
+        options["stop_strings"] = stop_strings
+        options["phrases"] = None if asked is None else asked[filled]
+        random = None if uniform is None else _first(uniform[filled], most)
+        batch = rows.padded(filled, length, most, padding)
+        decoded = _decoded(
+            model, *batch, limits[filled], search, (start_id, end_id), random, **options
+        )
+        check_sound("generate_all", decoded, chosen)
+        for position, row in enumerate(chosen):
+            results[row] = {name: value[position] for name, value in decoded.items()}
+        bar.add(len(chosen))
     return _joined(results, padding)
 
 
-def _batches(
-    sources: list[Array], lengths: Array, batch_size: int, padding: int
-) -> Iterator[tuple[Array, Array]]:
-    """Numbers of the sources of each batch, shortest first, and their padded ids."""
-    sizes = np.array([len(source) for source in sources])
+class _Rows(NamedTuple):
+    """What `generate_all` decodes: for each sequence its source and its prompt.
+
+    Args:
+        sources: Int32 arrays `(length,)`; None for a decoder-only model.
+        prompts: Int32 arrays `(length,)`.
+    """
+
+    sources: list[Array] | None
+    prompts: list[Array]
+
+    def sizes(self) -> Array:
+        """Lengths by which rows are sorted into batches, `(rows,)`."""
+        return np.array([len(ids) for ids in self.sources or self.prompts])
+
+    def padded(
+        self, chosen: Array, length: int, most: int, padding: int
+    ) -> tuple[Array, Array, int]:
+        """Sources `(rows, length)`, prompts `(rows, most)`, and the length to take in at once."""
+        width = 0 if self.sources is None else length
+        source = np.full((len(chosen), width), padding, "int32")
+        forced = np.full((len(chosen), most), padding, "int32")
+        for position, row in enumerate(chosen):
+            if self.sources is not None:
+                source[position, : len(self.sources[row])] = self.sources[row]
+            forced[position, : len(self.prompts[row])] = self.prompts[row]
+        longest = max(len(self.prompts[row]) for row in chosen)
+        return source, forced, prompt_positions(longest, most) if longest else 0
+
+
+def _rows(model: Decodable, sources: Any, prompts: Any, fewest: int) -> _Rows:
+    """Checks sources and prompts, of `fewest` ids each."""
+    padding, (of_sources, of_targets) = padding_of(model), vocabularies_of(model)
+    if sources is not None:
+        sources = checked_sequences("generate_all", "sources", sources, of_sources, padding)
+    if prompts is None:
+        prompts = [()] * len(sources)
+    prompts = checked_sequences("generate_all", "prompts", prompts, of_targets, padding, fewest)
+    if sources is not None and len(sources) != len(prompts):
+        raise ValueError(
+            f"generate_all: `prompts` must be as many as `sources`, {len(sources)}. "
+            f"Received: {len(prompts)}"
+        )
+    return _Rows(sources, prompts)
+
+
+def _limits(
+    model: Decodable, search: Search, rows: _Rows, max_length: int | None, new_tokens: int | None
+) -> Array:
+    """Most tokens of each sequence, its prompt included, `(rows,)`."""
+    prompts = np.array([len(ids) for ids in rows.prompts])
+    if new_tokens is not None:
+        limits = prompts + new_tokens
+    elif rows.sources is not None:
+        limits = most_tokens(rows.sizes(), np.minimum)
+    else:
+        assert max_length is not None  # since `generate_all` refused this
+        limits = np.full(len(prompts), max_length)
+    if max_length is not None:
+        limits = np.minimum(limits, max_length)
+    limits = np.minimum(limits, within_positions(int(limits.max()), model, search))
+    full = np.flatnonzero(prompts >= limits)
+    if full.size and prompts[full[0]]:
+        raise ValueError(
+            f"generate_all: each of `prompts` must be shorter than the limit on its output, "
+            f"{limits[full[0]]} tokens. Received: number {full[0]}, of {prompts[full[0]]}"
+        )
+    return limits
+
+
+def _most(rows: _Rows, chosen: Array, length: int, new_tokens: int | None, limit: int) -> int:
+    """Positions of the outputs of a batch: few different numbers, for each compiles anew."""
+    if new_tokens is None:
+        return most_tokens(length) if rows.sources is not None else limit
+    longest = max(len(rows.prompts[row]) for row in chosen)
+    if rows.sources is None:
+        longest = length
+    elif longest:
+        longest = prompt_positions(longest, NO_LIMIT)
+    return longest + new_tokens
+
+
+def _decoded(
+    model: Decodable,
+    source: Array,
+    forced: Array,
+    positions: int,
+    limits: Array,
+    search: Search,
+    marks: tuple[int | None, int],
+    random: Array | None,
+    **options: Any,
+) -> Any:
+    """Decodes one batch; a first token stands for START where there is none."""
+    (start, end), padding = marks, padding_of(model)
+    options["prompt_length"] = positions if hasattr(model, "prefill") else 0
+    if start is not None:
+        return run_batch(
+            model, source, forced, limits, search, start, end, uniform=random, **options
+        )
+    first, forced = split_first(forced, padding, "generate_all")
+    options["prompt_length"] = min(options["prompt_length"], forced.shape[1])
+    random = None if random is None else random[:, : forced.shape[1]]
+    decoded = run_batch(
+        model, source, forced, limits - 1, search, first, end, uniform=random, **options
+    )
+    return with_first(decoded, first, padding)
+
+
+def _first(uniform: Array, most: int) -> Array:
+    """The random numbers of `most` positions; zeros behind the last, where nothing is drawn."""
+    short = most - uniform.shape[1]
+    return np.pad(uniform, ((0, 0), (0, short), (0, 0))) if short > 0 else uniform[:, :most]
+
+
+def _batches(sizes: Array, lengths: Array, batch_size: int) -> Iterator[tuple[int, Array]]:
+    """The length to pad to, and the numbers of the rows, of each batch; the shortest first."""
     bucket, order = np.searchsorted(lengths, sizes), np.argsort(sizes, kind="stable")
-    for which, length in enumerate(lengths):
+    for which, length in enumerate(lengths.tolist()):
         mine = order[bucket[order] == which]
         for start in range(0, len(mine), batch_size):
-            rows = mine[start : start + batch_size]
-            padded = np.full((batch_size, length), padding, "int32")
-            for row, number in zip(padded, _filled(rows, batch_size), strict=True):
-                row[: sizes[number]] = sources[number]
-            yield rows, padded
+            yield length, mine[start : start + batch_size]
 
 
 def _filled(rows: Array, batch_size: int) -> Array:

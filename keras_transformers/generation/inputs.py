@@ -1,11 +1,11 @@
 """What `generate` and `generate_all` are given, checked before anything is compiled."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
-from keras_transformers.annotations import Array, Ids, Values
+from keras_transformers.annotations import Array, Ids
 from keras_transformers.generation.beam import BeamSearch
 from keras_transformers.generation.boundaries import StartId
 from keras_transformers.generation.request import (
@@ -104,27 +104,50 @@ def start_in(
     return search.constraints.boundaries.start_of(start_id)
 
 
-def buckets(
-    sources: list[Array], lengths: Sequence[int] | None, padding: int, vocab: int | None
-) -> Array:
-    """The lengths that `generate_all` pads to, after checking them and the sources."""
-    for number, source in enumerate(sources):
-        integers = source.ndim == 1 and np.issubdtype(source.dtype, np.integer)
-        if not integers or not len(source) or (source == padding).any():
+def checked_sequences(
+    owner: str,
+    name: str,
+    sequences: Iterable[Sequence[int] | Array],
+    vocab: int | None,
+    padding: int,
+    fewest: int = 1,
+) -> list[Array]:
+    """Returns sequences of ids, each as an int32 array `(length,)`.
+
+    Args:
+        owner, name: For messages: whose argument it is.
+        sequences: Iterable of sequences of ids, without padding.
+        vocab: Size of the vocabulary; None where a model does not say.
+        padding: Id of padding.
+        fewest: Fewest ids of a sequence, 0 or 1.
+
+    Raises:
+        ValueError: If one is shorter, not made of integers, or holds padding or what is no id of
+            the vocabulary.
+    """
+    arrays = [np.asarray(ids) for ids in sequences]
+    for number, ids in enumerate(arrays):
+        integers = ids.ndim == 1 and (np.issubdtype(ids.dtype, np.integer) or not ids.size)
+        if not integers or len(ids) < fewest or (ids == padding).any():
+            least = "at least one integer id" if fewest else "integer ids"
+            where = f", with a {padding}" if integers and len(ids) >= fewest else ""
             raise ValueError(
-                "generate_all: `sources` must be sequences of at least one integer id, none "
-                f"{padding} (padding). Received: number {number}, {source.dtype} of shape "
-                f"{source.shape}{f', with a {padding}' if integers and len(source) else ''}"
+                f"{owner}: `{name}` must be sequences of {least}, none {padding} (padding). "
+                f"Received: number {number}, {ids.dtype} of shape {ids.shape}{where}"
             )
-        check_vocabulary("generate_all", "sources", source, vocab, padding)
-    longest = max((len(source) for source in sources), default=1)
+        check_vocabulary(owner, name, ids, vocab, padding)
+    return [ids.astype("int32") for ids in arrays]
+
+
+def buckets(name: str, longest: int, lengths: Sequence[int] | None) -> Array:
+    """Returns the increasing lengths that `generate_all` pads its `name`, such as sources, to."""
     if lengths is None:
         lengths = [16]
         while lengths[-1] < longest:
             lengths.append(2 * lengths[-1])
     if len(lengths) == 0 or any(np.diff(lengths) <= 0) or longest > lengths[-1]:
         raise ValueError(
-            f"generate_all: `lengths` must increase up to the longest source, {longest}. "
+            f"generate_all: `lengths` must increase up to the longest of `{name}`, {longest}. "
             f"Received: {tuple(lengths)}"
         )
     return np.asarray(lengths)
@@ -145,10 +168,11 @@ def check_end(owner: str, model: Decodable, search: Search, end_id: int) -> None
         )
 
 
-def check_counts(batch_size: int, stages: int | None) -> None:
+def check_counts(batch_size: int, stages: int | None, new_tokens: int | None) -> None:
     """Raises ValueError unless these arguments of `generate_all` are positive integers."""
-    for name, value in (("batch_size", batch_size), ("stages", stages)):
-        if not (is_whole(value, 1) or (name == "stages" and value is None)):
+    counts = {"batch_size": batch_size, "stages": stages, "new_tokens": new_tokens}
+    for name, value in counts.items():
+        if not (is_whole(value, 1) or (name != "batch_size" and value is None)):
             raise ValueError(
                 f"generate_all: `{name}` must be a positive integer. Received: {value}"
             )
@@ -209,33 +233,65 @@ def forced_ids(prompt: Array | None, batch: int, limit: int, padding: int) -> Ar
 
 
 def checked_phrases(
-    phrases: Values | None, batch: int, vocab: int | None, padding: int, ends: tuple[int, ...]
+    owner: str, phrases: Any, batch: int, vocab: int | None, padding: int, ends: tuple[int, ...]
 ) -> Array | None:
-    """Phrases as `generate` takes them, int32; None where there are none."""
+    """Returns phrases as a dense int32 array; None where there are none.
+
+    Args:
+        owner: For messages: who asks.
+        phrases: Integers `(batch, phrases, [forms,] length)`, padding behind each; or for every
+            row a list of phrases, each a list of ids.
+        batch: Number of rows.
+        vocab: Size of the vocabulary; None where a model does not say.
+        padding: Id of padding.
+        ends: Ids that end a sequence.
+
+    Raises:
+        ValueError: If it is anything else, or a phrase has an END.
+    """
     if phrases is None:
         return None
-    found = np.asarray(phrases)
+    if isinstance(phrases, list | tuple):
+        phrases = _dense_phrases(phrases, padding)
+    dense = np.asarray(phrases)
     shape = f"integer ids of shape ({batch}, phrases, [forms,] length), not empty"
-    integers = np.issubdtype(found.dtype, np.integer)
-    if not integers or found.ndim not in (3, 4) or len(found) != batch or not found.size:
+    integers = np.issubdtype(dense.dtype, np.integer)
+    if not integers or dense.ndim not in (3, 4) or len(dense) != batch or not dense.size:
         raise ValueError(
-            f"generate: `phrases` must be {shape}. Received: {found.dtype} of shape {found.shape}"
+            f"{owner}: `phrases` must be {shape}. Received: {dense.dtype} of shape {dense.shape}"
         )
-    check_vocabulary("generate", "phrases", found, vocab, padding)
-    behind = np.diff((found == padding).astype("int32"), axis=-1) < 0
-    if np.isin(found, ends).any() or behind.any():
+    check_vocabulary(owner, "phrases", dense, vocab, padding)
+    behind = np.diff((dense == padding).astype("int32"), axis=-1) < 0
+    if np.isin(dense, ends).any() or behind.any():
         named = ", ".join(map(str, ends))
         raise ValueError(
-            f"generate: `phrases` must have no END, {named}, and padding only behind their ids."
+            f"{owner}: `phrases` must have no END, {named}, and padding only behind their ids."
         )
-    return found.astype("int32")
+    return dense.astype("int32")
 
 
-def split_first(forced: Array, padding: int) -> tuple[Array, Array]:
+def _dense_phrases(rows: Sequence[Any], padding: int) -> Any:
+    """Pads lists of lists of ids to an array `(rows, phrases, length)`; leaves all else alone."""
+    try:
+        phrases = [[np.asarray(ids, "int32") for ids in row] for row in rows]
+    except (TypeError, ValueError):
+        return rows
+    if any(ids.ndim != 1 for row in phrases for ids in row):
+        return rows  # of forms, or of no list at all
+    most = max((len(row) for row in phrases), default=0)
+    longest = max((len(ids) for row in phrases for ids in row), default=0)
+    dense = np.full((len(phrases), most, longest), padding, "int32")
+    for number, row in enumerate(phrases):
+        for which, ids in enumerate(row):
+            dense[number, which, : len(ids)] = ids
+    return dense
+
+
+def split_first(forced: Array, padding: int, owner: str = "generate") -> tuple[Array, Array]:
     """The first token of each prompt, and what is forced behind it."""
     if (forced[:, :1] == padding).any() or forced.shape[1] < 2:
         raise ValueError(
-            "generate: with `start_id`=None, every prompt must have a token, and `max_length` be "
+            f"{owner}: with `start_id`=None, every prompt must have a token, and `max_length` be "
             "at least 2."
         )
     return forced[:, 0], forced[:, 1:]

@@ -105,6 +105,8 @@ class Request(NamedTuple):
             a digit does; those that may be joined, as a digit and a decimal point may; and those
             behind which what stands before may still be joined, as the point. A phrase has not
             occurred where its end or its beginning is joined.
+        stop_table: Optional int16 `(states, vocab + 1)`, of `StopStrings`: strings that end a
+            sequence.
 
     Example:
     >>> from keras import ops
@@ -125,6 +127,7 @@ class Request(NamedTuple):
     prompt_scores: bool = True
     phrases: Any = None
     joints: tuple[Any, Any, Any] | None = None
+    stop_table: Tensor | None = None
 
 
 class Prefilled(NamedTuple):

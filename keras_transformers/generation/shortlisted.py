@@ -151,6 +151,9 @@ class Shortlisted(Search):
         start, forced = positions[cast(int, start)] if known else at(start), at(request.forced)
         changes: dict[str, Any] = {"end_id": positions[request.end_id], "padding_id": 0}
         changes |= {"forced": forced, "start_id": start}
+        if request.stop_table is not None:
+            of_listed = ops.take(request.stop_table, within.ids, axis=1)
+            changes["stop_table"] = ops.concatenate([of_listed, request.stop_table[:, -1:]], axis=1)
         search: Any = self.search
         constraints = _by_positions(search.constraints, positions)
         step = _Step(cast(Any, model).step_within(within.ids), within.ids)

@@ -229,7 +229,8 @@ class Speculative(Search):
         logit = ops.take_along_axis(own, flat[..., None], axis=-1)[..., 0]
         normalizer = log_normalizer(logits)
         gained = self.constraints.log_probabilities(allowed, logit, normalizer, here, alone)
-        ended = self.constraints.boundaries.ended(flat, here, alone)[:, 0]
+        written = write_at(past, flat, here)
+        ended = self.constraints.boundaries.ended(flat, written, here, alone)[:, 0]
         last = limit if alone.cut_lengths is None else ops.minimum(limit, alone.cut_lengths)
         ended = ops.reshape(ops.logical_or(ended, here + 1 >= last), (-1, number))
         # Up to the first that ends the sequence, or to the one that is the model's own.

@@ -75,15 +75,16 @@ class _Stepwise(Search):
         gained = self.constraints.log_probabilities(
             allowed, logit, log_normalizer(logits), index, request
         )
-        ended = self.constraints.boundaries.ended(ids, index, request)
-        if request.cut_lengths is not None:
-            ended = ops.logical_or(ended, (index + 1 >= request.cut_lengths)[:, None])
         if request.phrases is not None:
             progress = after_each(request, progress, ids)
         ids = ops.where(finished, request.padding_id, ids)
+        tokens = write_at(tokens, ids, index)
+        ended = constraints.boundaries.ended(ids, tokens, index, request)
+        if request.cut_lengths is not None:
+            ended = ops.logical_or(ended, (index + 1 >= request.cut_lengths)[:, None])
         hypotheses = Sequences(
             ids,
-            write_at(tokens, ids, index),
+            tokens,
             scores + ops.where(finished, 0.0, gained),
             ops.logical_or(finished, ended),
             progress,

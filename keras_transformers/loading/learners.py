@@ -32,7 +32,7 @@ from keras_transformers.predictors import KINDS, Predictor
 from keras_transformers.predictors.learning import parts_of
 from keras_transformers.pretrained.families import FAMILIES
 from keras_transformers.pretrained.files import CONFIG, read_json
-from keras_transformers.pretrained.search import load_new_tokens
+from keras_transformers.pretrained.search import load_new_tokens, load_stop_strings
 
 NEW_TOKENS = 128  # of a continuation
 DEFAULT_SEARCHES: dict[str | None, Search] = {
@@ -119,6 +119,11 @@ def fitting_of(
     if isinstance(model, models.Transformer):
         words = pretrained.load_tokenizer(folder, languages)
         search = _search_of_translator(folder, words, languages)
+        if stop_strings := load_stop_strings(folder):
+            raise ValueError(
+                f"load: `stop_strings` in the generation settings of {folder} must be none, for it "
+                f"holds a model with an encoder. Received: {stop_strings}"
+            )
         if new_tokens is None:
             named = read_json(folder, CONFIG).get("model_type") not in OF_ANY_LENGTH
             new_tokens = load_new_tokens(folder, after_prompt=named)
@@ -162,6 +167,8 @@ def _of_texts(folder: pathlib.Path, model: Any, new_tokens: int | None) -> Fitte
             asked = load_new_tokens(folder, after_prompt=True) or NEW_TOKENS
             new_tokens = min(asked, (model.most_decodable or 2 * asked) // 2)
         options = {"search": pretrained.load_search(folder), "new_tokens": new_tokens}
+        if stop_strings := load_stop_strings(folder):
+            options["stop_strings"] = stop_strings
     elif made[head] is EncoderFitting:
         options = pretrained.load_pooling(folder)
         options["lengths"] = lengths_within(model, options.get("lengths", LENGTHS))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 from keras_transformers.entities import Entity, entities_of, mark_entities
@@ -26,14 +26,24 @@ class TextPredictor(Predictor):
     _lists = False  # whether the answer to a text is a list of several
 
     def _writing(
-        self, new_tokens: int | None, search: Search | None, seed: int | None, n_best: int | None
+        self,
+        new_tokens: int | None,
+        search: Search | None,
+        seed: int | None,
+        n_best: int | None,
+        stop_strings: str | Sequence[str] | None = None,
     ) -> Self:
         """The predictor that writes by other settings; `None` leaves a setting as it is.
 
         Raises:
             ValueError: If there is no model, only a SavedModel, or a setting is impossible.
         """
-        if new_tokens is None and search is None and seed is None and n_best is None:
+        more: dict[str, Any] = {}
+        if stop_strings is not None:
+            alone = isinstance(stop_strings, str)
+            more["stop_strings"] = (stop_strings,) if alone else tuple(stop_strings)
+        settings = (new_tokens, search, seed, n_best)
+        if not more and all(setting is None for setting in settings):
             return self
         if seed is not None and seed < 0:
             raise ValueError(f"predict: `seed` must be 0 or more. Received: {seed}")
@@ -44,10 +54,10 @@ class TextPredictor(Predictor):
             served = self._made["served"]
         made = copy.copy(self)
         # Another seed is another number, not another program.
-        key = (new_tokens, search, seed is None, n_best)
+        key = (new_tokens, search, seed is None, n_best, *more.values())
         known: dict[Any, Any] = self._made.setdefault("changed", {})
         if key not in known:
-            known[key] = served.changed(new_tokens, search, seed, n_best)
+            known[key] = served.changed(*settings, **more)
         made._run = made._drawing = known[key]
         made._seed = seed
         made._lists = n_best is not None
@@ -90,6 +100,7 @@ class TextGeneratorPredictor(TextPredictor):
         search: Search | None = None,
         seed: int | None = None,
         n_best: int | None = None,
+        stop_strings: str | Sequence[str] | None = None,
     ) -> Any:
         """Goes on with one text, or many.
 
@@ -103,6 +114,8 @@ class TextGeneratorPredictor(TextPredictor):
                 follow from the seed and its place among all, whatever `batch_size` is.
             n_best: Number of texts for each; a list of them is then the answer, best first, or in
                 the order in which they were drawn.
+            stop_strings: Strings, or one, at which a text ends besides END; they are cut off. By
+                default those that it was loaded with; () for none. New ones compile anew.
 
         Returns:
             A str, or with `n_best` a list of str; for many texts a list of those. With `details` a
@@ -113,7 +126,7 @@ class TextGeneratorPredictor(TextPredictor):
             ValueError: If an item is no text, a setting is impossible, or one is given and there is
                 only a SavedModel, whose settings are fixed.
         """
-        chosen = self._writing(new_tokens, search, seed, n_best)
+        chosen = self._writing(new_tokens, search, seed, n_best, stop_strings)
         return super(TextGeneratorPredictor, chosen).predict(raw, batch_size, verbose, details)
 
     def each(
@@ -126,9 +139,10 @@ class TextGeneratorPredictor(TextPredictor):
         search: Search | None = None,
         seed: int | None = None,
         n_best: int | None = None,
+        stop_strings: str | Sequence[str] | None = None,
     ) -> Iterator[Any]:
         """As `Predictor.each`, with what `predict` takes besides."""
-        chosen = self._writing(new_tokens, search, seed, n_best)
+        chosen = self._writing(new_tokens, search, seed, n_best, stop_strings)
         return super(TextGeneratorPredictor, chosen).each(items, batch_size, verbose, details)
 
     def _answer(self, row: dict[str, Any], details: bool) -> Any:

@@ -103,6 +103,21 @@ def load_new_tokens(folder: StrPath, after_prompt: bool = False) -> int | None:
     return int(asked.number("max_length", 0, 2)) - 1
 
 
+def load_stop_strings(folder: StrPath) -> tuple[str, ...]:
+    """Strings at which texts end, besides END, by the settings of a published folder.
+
+    Raises:
+        FileNotFoundError: If there is neither file that `load_search` reads.
+        ValueError: If they are no strings, or one is empty.
+    """
+    asked = _asked(pathlib.Path(folder))
+    strings = asked.get("stop_strings", [])
+    strings = [strings] if isinstance(strings, str) else strings
+    if not isinstance(strings, list) or not all(isinstance(x, str) and x for x in strings):
+        raise asked.error("stop_strings", "a string or a list of strings, none empty")
+    return tuple(strings)
+
+
 def _asked(folder: pathlib.Path) -> "_GenerationConfig":
     """What the file of generation settings asks for, `config.json` where older folders have it."""
     there = [name for name in (GENERATION, CONFIG) if (folder / name).is_file()]

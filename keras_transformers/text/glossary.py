@@ -1,23 +1,13 @@
 """Terms and what they must be in a translation."""
 
-import functools
 import re
-import unicodedata
 from collections.abc import Iterable, Mapping
 from typing import Self
 
 from keras_transformers.annotations import StrPath
 from keras_transformers.tables import read_bytes
+from keras_transformers.words import words_of
 
-# Characters of scripts without spaces between words, each of which is searched for by itself: Thai,
-# Lao, Burmese, Khmer, Hiragana, Chinese characters.
-_ALONE = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005\u3041-\u309f\u3400-\u4dbf\u4e00-\u9fff"
-_ALONE += "\uf900-\ufaff\U00020000-\U0003ffff"
-_KATAKANA = "\u30a1-\u30ff\uff66-\uff9f"
-# One apostrophe for all. Soft hyphens, word joiners and selectors of a glyph's form are no letters.
-_FORMS: dict[int, str | None] = {ord(sign): "'" for sign in "\u2018\u2019\u02bc\uff07"}
-_FORMS |= dict.fromkeys((0xAD, 0x2060, 0xFEFF, *range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0)))
-_JOINERS = "\u200c\u200d"
 _HANGUL = re.compile(r"[\uac00-\ud7a3]")
 # Particles that Korean writes at the end of a noun.
 _PARTICLES = (
@@ -25,36 +15,6 @@ _PARTICLES = (
 )
 _PARTICLES += "보다 나 이나 라도 이라도 마다 조차 밖에 들 들을 들이 들은 들의 입니다 이다"
 PARTICLES = tuple(sorted(_PARTICLES.split(), key=len, reverse=True))
-
-
-@functools.cache
-def marks() -> frozenset[str]:
-    r"""Returns the characters that go on with a word, none of which `\w` matches.
-
-    These are the combining marks of Unicode, such as vowel signs of Indic scripts and accents that
-    no composed letter has, and the joiners of zero width.
-    """
-    signs = map(chr, range(0x300, 0x1F000))
-    return frozenset({*(sign for sign in signs if unicodedata.category(sign)[0] == "M"), *_JOINERS})
-
-
-@functools.cache
-def _pattern() -> re.Pattern[str]:
-    """Returns what matches a word with its marks, or another sign."""
-    mark = f"[{''.join(sorted(marks()))}]"
-    letter = rf"(?:(?![{_ALONE}{_KATAKANA}])\w)"
-    patterns = (
-        rf"[{_ALONE}]{mark}*",
-        rf"[{_KATAKANA}](?:[{_KATAKANA}]|{mark})*",
-        rf"{letter}(?:{letter}|{mark})*",
-        rf"[^\w\s]{mark}*",
-    )
-    return re.compile("|".join(patterns))
-
-
-def _words_of(text: str) -> list[str]:
-    """Returns words and signs, in one form of Unicode and with one apostrophe."""
-    return _pattern().findall(unicodedata.normalize("NFC", text.translate(_FORMS)))
 
 
 def _fits(own: str, word: str) -> bool:
@@ -94,7 +54,7 @@ class Glossary:
         self._terms: dict[tuple[str, tuple[str, ...]], str] = {}
         for row in rows:
             term, phrase, *language = (str(cell).strip() for cell in row)
-            words = tuple(_words_of(term))
+            words = tuple(words_of(term))
             if not words or not phrase or len(language) > 1:
                 raise ValueError(
                     "Glossary: a row must have a term, a phrase, and perhaps a language. "
@@ -161,7 +121,7 @@ class Glossary:
                 "Glossary: say which of the languages is meant, as `glossary.towards"
                 f"({self.languages[0]!r})`. There are: {', '.join(self.languages)}"
             )
-        words = _words_of(sentence)
+        words = words_of(sentence)
         folded = [word.casefold() for word in words]
         phrases, at = [], 0
         while at < len(words):

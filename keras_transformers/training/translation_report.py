@@ -10,12 +10,12 @@ from keras_transformers.extras import needed_by
 from keras_transformers.placeables import kept_placeables
 from keras_transformers.training.scripts import bleu_tokenizer
 from keras_transformers.training.translation import bleu_metric
+from keras_transformers.words import words_of
 
 LENGTHS = (2, 5, 10, 20, 40)  # words of a source: groups up to these, and one beyond
 FREQUENCIES = (0, 5, 50, 500)  # times that a word stands in what was learned from
 REPEATED = 3  # times that the same words follow each other
 EAST_ASIAN = ("zh", "ja-mecab", "char", "ko-mecab")
-_WORD = re.compile(r"\w+")
 _REPETITION = re.compile(rf"(\b\w+\b(?:\W+\b\w+\b){{0,3}})(?:\W+\1\b){{{REPEATED - 1},}}")
 
 
@@ -122,6 +122,9 @@ def report_translations(
 def count_words(texts: Sequence[str]) -> collections.Counter[str]:
     """How often each word stands in texts, case ignored.
 
+    Marks such as the vowel signs of Indic scripts belong to their words; in scripts without spaces
+    between words each character counts as one.
+
     Example:
     >>> from keras_transformers.training import count_words
     >>> count_words(["A cat", "a dog"])["a"]
@@ -131,7 +134,7 @@ def count_words(texts: Sequence[str]) -> collections.Counter[str]:
 
 
 def _words(text: str) -> list[str]:
-    return _WORD.findall(text.casefold())
+    return [word.casefold() for word in words_of(text) if word[0].isalnum()]
 
 
 FAULTS: dict[str, Callable[[tuple[str, str, str]], bool]] = {

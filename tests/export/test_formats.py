@@ -187,6 +187,7 @@ def ours(queries, *files):
     return {name: value.numpy() for name, value in found.items()}
 
 
+@pytest.mark.slow
 @BOTH
 @pytest.mark.parametrize("queries", ["proposals", "learned", "anchors"])
 def test_boxes_are_found_by_hand_as_by_us(queries, format, files, tmp_path):

@@ -118,6 +118,7 @@ EVERY_WAY = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "rows", "search"),
     [*EVERY_WAY, ("writer of all parts", None, BeamSearch(3, constraints=ENDLESS))],

@@ -20,8 +20,9 @@ from keras_transformers.generation import (
     generate,
     generate_all,
 )
+from keras_transformers.generation.stop_strings import bytes_of_tokens
 from keras_transformers.models import LanguageModel, TextEncoder, Transformer
-from keras_transformers.predictors import KINDS
+from keras_transformers.predictors import KINDS, TextGeneratorPredictor
 from keras_transformers.text import WordPieceTokenizer
 from tests.pretrained import folders
 from tests.pretrained.piece_folders import write
@@ -113,6 +114,51 @@ def test_a_prompt_with_an_end_in_it_is_gone_on_with(kind, compiled):
     finished = [rest[-1] == tokenizer.end_id for rest in expected]
     assert found["finished"].numpy().tolist() == finished
     assert texts(found["text"]) == [writer.write([prompt])[0] for prompt in prompts]
+
+
+@pytest.mark.parametrize("kind", ENDS)
+def test_bytes_of_tokens_join_to_the_text(kind):
+    tokenizer = tokenizer_of(kind)
+    of_tokens = bytes_of_tokens(tokenizer)
+    for text in ("the king, and the queen", "to be or not to be", "€ 5 鮫 e\u0301"):
+        row = tokenizer.tokenize([text]).to_list()[0]
+        joined = b"".join(of_tokens[token] for token in row).decode()
+        assert joined.strip() == tokenizer.detokenize([row]).numpy()[0].decode().strip()
+
+
+@pytest.mark.parametrize("compiled", COMPILED)
+@pytest.mark.parametrize("kind", slow_except(ENDS.keys(), "byte pairs"))
+def test_a_text_ends_in_front_of_a_stop_string(kind, compiled):
+    tokenizer, model = tokenizer_of(kind), model_of(kind)
+    prompts = ["the king", "to be", "t", "and the queen"]
+    usual = TextGenerator(model, tokenizer, Greedy(), NEW_TOKENS, prompt_lengths=(24,))
+    whole = texts((usual if compiled else usual.portable)(tf.constant(prompts))["continuation"])
+    strings = sorted({text[2:4] for text in whole[:3] if len(text) > 3 and "\ufffd" not in text})
+    assert strings
+    writer = TextGenerator(
+        model, tokenizer, Greedy(), NEW_TOKENS, prompt_lengths=(24,), stop_strings=strings
+    )
+    found = (writer if compiled else writer.portable)(tf.constant(prompts))
+    ended = usual.portable(tf.constant(prompts))["finished"].numpy()
+    rows = zip(prompts, whole, texts(found["text"]), found["finished"].numpy(), ended, strict=True)
+    for prompt, text, received, finished, end in rows:
+        first = min((text.find(string) for string in strings if string in text), default=-1)
+        expected = text if first < 0 else text[:first]
+        assert received[len(prompt) :] == expected
+        assert finished == (first >= 0 or end)
+
+
+def test_who_asks_says_where_texts_end(tmp_path):
+    tokenizer, model = tokenizer_of("byte pairs"), model_of("byte pairs")
+    writer = TextGenerator(model, tokenizer, Greedy(), NEW_TOKENS, prompt_lengths=(24,))
+    predictor = TextGeneratorPredictor(writer)
+    whole = predictor.predict("the king", details=True)["continuation"]
+    asked = predictor.predict("the king", details=True, stop_strings=whole[3:5])
+    assert asked["continuation"] == whole[: whole.index(whole[3:5])] and asked["finished"]
+    none = predictor.predict("the king", stop_strings=(), details=True)
+    assert none["continuation"] == whole
+    with pytest.raises(ValueError, match="StopStrings: `strings` must be .* Received: \\('',\\)"):
+        predictor.predict("the king", stop_strings="")
 
 
 @pytest.mark.parametrize("compiled", COMPILED)
@@ -267,6 +313,7 @@ def alone(kind, search, number):
 PROMPTS = ["to be", "the king and the queen", "or"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", slow_except(["generator", "translator"], "translator"))
 def test_a_request_chooses_its_search_length_seed_and_number(kind):
     ours, banned = predictor(kind), Constraints(banned=(9,))

@@ -99,6 +99,7 @@ def test_a_translator_learns_from_lines_with_tabs(tmp_path):
         np.testing.assert_array_equal(one, other)
 
 
+@pytest.mark.slow
 def test_a_classifier_of_images_learns_the_folders_of_a_folder(tmp_path):
     folder = images(tmp_path / "images")
     with folders.eagerly():
@@ -355,6 +356,7 @@ def test_fewer_bits_answer_nearly_the_same_and_are_saved(tmp_path):
         assert again.predict(TEXT) == after
 
 
+@pytest.mark.slow
 def test_a_translator_learns_from_a_pattern_of_files(tmp_path):
     texts = sentences(24)
     for number in range(3):

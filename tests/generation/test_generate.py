@@ -376,6 +376,7 @@ def test_positions_outside_a_table_are_refused(positions):
         layer(np.zeros((1, 2, 4), "float32"), positions=ops.convert_to_tensor(positions, "int32"))
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="sizes are known on JAX")
 def test_a_limit_that_only_the_call_knows_is_asserted():
     import tensorflow as tf

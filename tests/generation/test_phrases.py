@@ -117,6 +117,7 @@ def test_a_beam_of_everything_finds_the_best_of_all_sequences_with_the_phrases(r
         np.testing.assert_allclose(received, [scores[s] for s in expected], rtol=2e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("beam_size", [1, 4])
 def test_a_narrow_beam_finds_phrases_of_no_probability(beam_size):
     table = random_table(4, end=2.0)

@@ -127,6 +127,7 @@ def test_a_list_of_all_tokens_changes_nothing():
     same(found, generate(shared_model(), SOURCE, search=search, max_length=LENGTH))
 
 
+@pytest.mark.slow
 def test_constraints_hold_within_lists_and_what_they_name_is_listed():
     boundaries = Boundaries(ends=(END, 7), first=10, last=END, banned_first=(5,))
     constraints = Constraints(**vars(CONSTRAINED) | {"boundaries": boundaries})

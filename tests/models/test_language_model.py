@@ -281,6 +281,7 @@ def test_an_end_in_a_prompt_ends_nothing():
     np.testing.assert_array_equal(result["tokens"][0, :3], prompt[0, :3])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("precision", ["bfloat16", "int8"])
 def test_it_writes_in_fewer_bits(precision):
     from keras_transformers.precision import in_precision

@@ -87,6 +87,7 @@ def assert_steps_give_the_whole(model, beams=2):
 # ------------------------------------------------------------------- a bias that blocks share
 
 
+@pytest.mark.slow
 def test_contract_of_a_small_t5():
     check_layer(lambda **kwargs: t5_like(**kwargs), (INPUTS,), policies={"mixed_bfloat16": 6e-2})
 

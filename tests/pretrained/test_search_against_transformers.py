@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from keras_transformers import pretrained
-from keras_transformers.generation import Sampling, generate
+from keras_transformers.generation import BeamSearch, Greedy, Sampling, StopStrings, generate
+from tests.pretrained import folders
 from tests.pretrained.folders import eagerly
 
 torch = pytest.importorskip("torch")
@@ -151,6 +152,47 @@ def test_the_search_of_a_folder_finds_the_tokens_of_transformers(kind, seeds, tm
             if scores is not None:
                 score = np.reshape(result["scores"], -1)[position]
                 assert score == pytest.approx(float(scores[position]), abs=2e-3), (seed, settings)
+
+
+@pytest.mark.parametrize("beams", [1, 3])
+def test_stop_strings_end_texts_as_in_transformers(beams, tmp_path):
+    folders.gpt2(tmp_path)
+    words = hf.AutoTokenizer.from_pretrained(tmp_path)
+    torch.manual_seed(0)
+    config = hf.GPT2Config(vocab_size=len(words), n_embd=WIDTH, n_layer=1, n_head=2, n_positions=64)
+    theirs = hf.GPT2LMHeadModel(config).eval()
+    with torch.no_grad():
+        theirs.transformer.wte.weight.normal_(0, 0.6)
+    theirs.save_pretrained(tmp_path)
+    ours, tokenizer = pretrained.load(tmp_path), pretrained.load_tokenizer(tmp_path)
+    beam = BeamSearch(3, 1.0, normalization="length", early_stopping=False)
+    options = {"num_beams": beams, "do_sample": False, "max_new_tokens": 12, "tokenizer": words}
+    options |= {"eos_token_id": tokenizer.end_id, "pad_token_id": tokenizer.end_id}
+    stopped = 0
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        ids = rng.integers(0, len(words) - 1, (1, rng.integers(1, 5)))
+        given = {"attention_mask": torch.ones(ids.shape, dtype=torch.long)}
+        usual = theirs.generate(torch.tensor(ids), **given, **options)[0, ids.shape[1] :]
+        text = words.decode(usual)
+        starts = rng.integers(0, max(1, len(text) - 3), 3)
+        strings = {text[i : i + rng.integers(1, 4)] for i in starts} - {""}
+        strings = sorted(string for string in strings if "\ufffd" not in string) or ["never"]
+        expected = theirs.generate(torch.tensor(ids), **given, **options, stop_strings=strings)
+        expected = expected[0].tolist()
+        stopped += len(expected) < ids.shape[1] + 12
+        found = generate(
+            ours,
+            prompt=ids,
+            search=Greedy() if beams == 1 else beam,
+            max_length=ids.shape[1] + 12,
+            start_id=None,
+            end_id=tokenizer.end_id,
+            stop_strings=StopStrings(tokenizer, strings),
+        )
+        number = int(found["lengths"][0])
+        assert found["tokens"][0, :number].tolist() == expected, (seed, strings)
+    assert stopped > 2
 
 
 # ------------------------------------------------------------------- ragged batches, ten families

@@ -62,6 +62,7 @@ def test_the_first_alternative_is_the_translation(translating):
     assert [score for score, _ in ranked] == sorted((s for s, _ in ranked), reverse=True)
 
 
+@pytest.mark.slow
 def test_the_alignment_of_what_can_be_read_is_drawn(translating):
     predictor, _ = translating
     drawn = translator.alignment_picture(predictor, "the cat", "a dog")
@@ -73,12 +74,14 @@ def test_a_folder_that_says_no_search_is_searched_by_beams(tmp_path):
     assert translator.search_of(tmp_path, 3).n_best == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", ["", "  \n", None])
 def test_no_text_is_refused_in_a_sentence(translating, text):
     with pytest.raises(ValueError, match="^Type a text first.$"):
         translator.translate(translating[0], text)
 
 
+@pytest.mark.slow
 def test_what_a_bare_saved_model_lacks_is_said(translating):
     predictor, folder = translating
     assert asking.missing_parts(predictor, "model", "tokenizer") == ""
@@ -320,6 +323,7 @@ def test_a_writer_starts_from_the_numbers_of_its_run(tmp_path):
     assert examples.prompts(tmp_path) == ["", "Ho"]
 
 
+@pytest.mark.slow
 def test_examples_are_what_the_run_was_scored_on(translating, tmp_path):
     assert examples.sentences(translating[1]) == tiny_folders.SENTENCES
     assert examples.sentences(tmp_path) == examples.SENTENCES

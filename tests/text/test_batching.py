@@ -80,7 +80,7 @@ def counted(pairs):
 lengths = st.lists(st.tuples(st.integers(1, 13), st.integers(1, 11)), max_size=60)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(lengths=lengths, rows=st.integers(1, 5), batch_size=st.sampled_from([None, 7, 100]))
 def test_packing_loses_no_pair_and_doubles_none(lengths, rows, batch_size):
     pairs = pairs_of(lengths)
@@ -89,7 +89,7 @@ def test_packing_loses_no_pair_and_doubles_none(lengths, rows, batch_size):
     assert all(labels.shape == (rows, 11) for _, labels in batches)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(lengths=lengths, rows=st.integers(1, 5))
 def test_segments_are_consecutive_blocks_and_zero_exactly_at_padding(lengths, rows):
     for inputs, labels in packed(as_dataset(pairs_of(lengths)), 13, 11, rows):
@@ -133,7 +133,7 @@ def test_packed_rows_are_shuffled_by_the_seed_and_the_epoch():
     assert epochs(4)[0] != first
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(
     lengths=st.lists(st.tuples(st.integers(2, 13), st.integers(2, 11)), max_size=60),
     join=st.sampled_from([0.3, 1.0]),
@@ -182,7 +182,7 @@ def test_a_pair_longer_than_a_row_is_refused(source, target):
         list(batches)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(lengths=st.lists(st.tuples(st.integers(1, 13), st.integers(1, 13)), max_size=40))
 def test_buckets_lose_no_pair_and_double_none(lengths):
     pairs = pairs_of(lengths)

@@ -184,6 +184,7 @@ def fingerprint():
     return hashlib.sha256(repr(found).encode()).hexdigest()
 
 
+@pytest.mark.slow
 def test_the_seed_alone_decides_also_in_another_process():
     code = "from tests.text.test_subword_sampling import fingerprint; print(fingerprint())"
     command = [sys.executable, "-c", code]

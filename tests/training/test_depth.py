@@ -301,6 +301,7 @@ def fitted(folder, *callbacks):
     return [keras.ops.convert_to_numpy(weight) for weight in model.weights]
 
 
+@pytest.mark.slow
 def test_a_killed_run_goes_on_unfreezing_where_it_was(tmp_path):
     whole = fitted(tmp_path / "whole")
     with pytest.raises(KeyboardInterrupt):

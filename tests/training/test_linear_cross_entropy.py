@@ -236,6 +236,7 @@ def test_weights_of_classes_are_refused_where_tokens_have_labels(make, loss):
             train(inputs, IDS, class_weight={3: 2.0}, **options)
 
 
+@pytest.mark.slow
 def test_weights_of_classes_are_those_of_rows_where_a_text_has_one_label():
     labels = np.array([0, 1, 1, 2])
     losses = []

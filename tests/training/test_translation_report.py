@@ -55,6 +55,19 @@ def test_errors_are_counted_where_they_are():
 
 
 @pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("Don't ask, ask!", ["don", "t", "ask", "ask"]),
+        ("हिन्दी में", ["हिन्दी", "में"]),  # vowel signs and viramas
+        ("e\u0301te\u0301", ["été"]),
+        ("我喜欢猫。", ["我", "喜", "欢", "猫"]),
+    ],
+)
+def test_words_of_every_script_are_counted(text, words):
+    assert sorted(count_words([text]).elements()) == sorted(words)
+
+
+@pytest.mark.parametrize(
     ("text", "expected"),
     [
         ("100% sure, 5 % more", ["100", "5"]),

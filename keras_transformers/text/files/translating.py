@@ -11,7 +11,7 @@ from keras_transformers.text.files.marks import Shown, fits, with_unseen
 from keras_transformers.text.files.parts import Mark, Parts, joined
 from keras_transformers.text.files.sentences import Sentence, sentences
 from keras_transformers.text.files.text_file import TextFile
-from keras_transformers.text.glossary import marks
+from keras_transformers.words import marks
 
 Ask: TypeAlias = Callable[[list[str]], Sequence[str | None]]
 Asked: TypeAlias = tuple[Parts, tuple[str, ...]]  # a sentence, and those before it
