@@ -1,4 +1,4 @@
-"""Words of texts, in any script."""
+"""Words of texts in any script, and the letters that stand for bytes."""
 
 import functools
 import re
@@ -51,3 +51,14 @@ def words_of(text: str) -> list[str]:
     ['Don', "'", 't', 'ask', '!']
     """
     return _pattern().findall(unicodedata.normalize("NFC", text.translate(_FORMS)))
+
+
+def byte_letters() -> list[str]:
+    """The letter that stands for each byte in published vocabularies, a list of 256 str.
+
+    Printable characters of Latin-1 stand for themselves, the others, in order, for letters from
+    U+0100 on (Radford et al. 2019, the code of GPT-2).
+    """
+    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = iter(range(0x100, 0x200))
+    return [chr(byte if byte in printable else next(others)) for byte in range(256)]

@@ -292,15 +292,9 @@ def generate_all(
     check_cache_dtype("generate_all", model, cache_dtype)
     check_end("generate_all", model, search, end_id)
     check_counts(batch_size, stages, new_tokens)
-    if sources is not None:
-        check_source("generate_all", model)
-    elif prompts is None or (max_length is None and new_tokens is None):
-        raise ValueError(
-            "generate_all: without `sources`, give `prompts`, and `new_tokens` or `max_length`."
-        )
-    else:
-        search.constraints.check_no_ratio("generate_all: without `sources`")
-    rows = _rows(model, sources, prompts, 0 if start_id is not None else 1)
+    if sources is None and max_length is None and new_tokens is None:
+        prompts = None  # nothing says how long the outputs may be
+    rows = _rows(model, search, sources, prompts, 0 if start_id is not None else 1)
     number = len(rows.prompts)
     if not number:
         return nothing_found(search)
@@ -313,15 +307,12 @@ def generate_all(
     uniform = uniform_of(search, number, int(limits.max()))
     bar = keras.utils.Progbar(number, verbose=verbose, unit_name="sequence")
     results: list[Any] = [None] * number
+    options: dict[str, Any] = {"stages": stages, "cache_dtype": cache_dtype}
+    options |= {"prompt_scores": prompt_scores or prompts is None, "stop_strings": stop_strings}
     for length, chosen in _batches(sizes, bucket_lengths, batch_size):
         filled = _filled(chosen, batch_size)
         most = _most(rows, filled, length, new_tokens, int(limits[filled].max()))
-        if max_length is not None:
-            most = min(most, max_length)
-        most = within_positions(most, model, search)
-        options: dict[str, Any] = {"stages": stages, "cache_dtype": cache_dtype}
-        options["prompt_scores"] = prompt_scores or prompts is None
-        options["stop_strings"] = stop_strings
+        most = within_positions(min(most, max_length or most), model, search)
         options["phrases"] = None if asked is None else asked[filled]
         random = None if uniform is None else _first(uniform[filled], most)
         batch = rows.padded(filled, length, most, padding)
@@ -365,13 +356,21 @@ class _Rows(NamedTuple):
         return source, forced, prompt_positions(longest, most) if longest else 0
 
 
-def _rows(model: Decodable, sources: Any, prompts: Any, fewest: int) -> _Rows:
+def _rows(model: Decodable, search: Search, sources: Any, prompts: Any, fewest: int) -> _Rows:
     """Checks sources and prompts, of `fewest` ids each."""
+    if sources is not None:
+        check_source("generate_all", model)
+    elif prompts is None:
+        raise ValueError(
+            "generate_all: without `sources`, give `prompts`, and `new_tokens` or `max_length`."
+        )
+    else:
+        search.constraints.check_no_ratio("generate_all: without `sources`")
     padding, (of_sources, of_targets) = padding_of(model), vocabularies_of(model)
     if sources is not None:
         sources = checked_sequences("generate_all", "sources", sources, of_sources, padding)
     if prompts is None:
-        prompts = [()] * len(sources)
+        prompts = [()] * len(sources or ())
     prompts = checked_sequences("generate_all", "prompts", prompts, of_targets, padding, fewest)
     if sources is not None and len(sources) != len(prompts):
         raise ValueError(

@@ -3,13 +3,14 @@
 import re
 import weakref
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from keras import ops
 
 from keras_transformers.annotations import Array, Index, Tensor, Tokenizer
 from keras_transformers.generation.request import number_of, over_beams
+from keras_transformers.words import byte_letters
 
 ROOT = 0  # state of the automaton where no string has begun
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}".encode()
@@ -91,7 +92,8 @@ def completed(tokens: Tensor, index: Index, table: Tensor) -> Tensor:
     # A token has a byte at least, or leaves the state as it is: no string is longer than this.
     # (A string with tokens of no byte inside may be missed.)
     window = ops.arange(2 - states, 1, dtype="int32")
-    last = index[..., None] if len(getattr(index, "shape", ())) == 2 else over_beams(index)
+    each = cast(Tensor, index)[..., None] if len(getattr(index, "shape", ())) == 2 else None
+    last = over_beams(index) if each is None else each
     positions = ops.broadcast_to(last + window, (*ops.shape(tokens)[:2], states - 1))
     ids = ops.cast(ops.take_along_axis(tokens, ops.maximum(positions, 0), axis=-1), "int32")
     ids = ops.where(ops.logical_or(ids < 0, positions < 0), columns - 1, ids)
@@ -103,24 +105,26 @@ def completed(tokens: Tensor, index: Index, table: Tensor) -> Tensor:
 
 
 def bytes_of_tokens(tokenizer: Tokenizer) -> list[bytes]:
-    """Returns what each token adds to a text behind another token, in UTF-8.
+    """Returns what each token adds to a text between other tokens, in UTF-8.
 
     Tokens that vanish from texts, such as END, add nothing.
     """
     if tokenizer not in _BYTES_OF_TOKENS:
         ids = np.arange(tokenizer.vocab_size)
-        # Behind another token, since some tokenizers drop the blank with which a text begins.
+        # Between two others, since some tokenizers drop blanks at both ends of a text.
         singles = tokenizer.detokenize(ids[:, None]).numpy().tolist()
         anchor = next((number for number, text in enumerate(singles) if text.isalpha()), 0)
-        alone = singles[anchor]
-        rows = np.stack([np.full_like(ids, anchor), ids], axis=1)
+        before = singles[anchor]
+        after = tokenizer.detokenize([[anchor, anchor]]).numpy()[0].removeprefix(before)
+        rows = np.stack([np.full_like(ids, anchor), ids, np.full_like(ids, anchor)], axis=1)
         texts = tokenizer.detokenize(rows).numpy().tolist()
         names = getattr(tokenizer, "_names", None)  # those of byte pairs as the file has them
         if names is None and hasattr(tokenizer, "pieces"):
             names = tokenizer.pieces(ids.tolist())
         of_tokens = []
         for number, text in enumerate(texts):
-            added = text[len(alone) :] if text.startswith(alone) else b""
+            whole = text.startswith(before) and len(text) >= len(before) + len(after)
+            added = text[len(before) :].removesuffix(after) if whole else b""
             if REPLACEMENT in added and names is not None:
                 added = _incomplete(names[number]) or added
             of_tokens.append(added)
@@ -133,8 +137,6 @@ def _incomplete(name: str) -> bytes | None:
     """The bytes of a token that holds a part of a character, by its name in the vocabulary."""
     if match := re.fullmatch("<0x([0-9A-Fa-f]{2})>", name):
         return bytes.fromhex(match[1])
-    from keras_transformers.text.byte_pairs import byte_letters  # needs TensorFlow
-
     byte_of = {letter: byte for byte, letter in enumerate(byte_letters())}
     return bytes(byte_of[letter] for letter in name) if set(name) <= byte_of.keys() else None
 

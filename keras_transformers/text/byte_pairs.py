@@ -20,6 +20,7 @@ from keras_transformers.text.added_tokens import (
 from keras_transformers.text.byte_pair_merging import Merging
 from keras_transformers.text.cutting import SEPARATOR, SPACES, cut_out, separated, valid
 from keras_transformers.text.given import GivenIds, given_ids, given_row
+from keras_transformers.words import byte_letters
 
 END, MASK = "<|endoftext|>", "<mask>"
 # The published pattern without its look-ahead, before which strings are cut.
@@ -27,17 +28,6 @@ WORD = (
     rf"'s|'t|'re|'ve|'m|'ll|'d| ?\p{{L}}+| ?\p{{N}}+| ?[^{SPACES}\p{{L}}\p{{N}}]+"
     rf"|[{SPACES}]+"
 )
-
-
-def byte_letters() -> list[str]:
-    """The letter that stands for each byte in published vocabularies, a list of 256 str.
-
-    Printable characters of Latin-1 stand for themselves, the others, in order, for letters from
-    U+0100 on (Radford et al. 2019, the code of GPT-2).
-    """
-    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    others = iter(range(0x100, 0x200))
-    return [chr(byte if byte in printable else next(others)) for byte in range(256)]
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
@@ -67,7 +57,7 @@ class BytePairTokenizer(tf.Module):
 
     Example:
     >>> from keras_transformers.text import BytePairTokenizer
-    >>> from keras_transformers.text.byte_pairs import byte_letters
+    >>> from keras_transformers.words import byte_letters
     >>> pieces = [*byte_letters(), "at", "cat", "<|endoftext|>"]
     >>> vocab = {piece: number for number, piece in enumerate(pieces)}
     >>> tokenizer = BytePairTokenizer(vocab, [("a", "t"), ("c", "at")])

@@ -6,7 +6,7 @@ from typing import Any, Protocol, TypeAlias
 
 import tensorflow as tf
 
-from keras_transformers.text.byte_pairs import BytePairTokenizer, byte_letters
+from keras_transformers.text.byte_pairs import BytePairTokenizer
 from keras_transformers.text.fairseq import FairseqTokenizer
 from keras_transformers.text.marian import MarianTokenizer
 from keras_transformers.text.merge_steps import merge_steps
@@ -15,6 +15,7 @@ from keras_transformers.text.sentence_piece_models import SentencePieceModel
 from keras_transformers.text.tokenizers import SentencePieceTokenizer
 from keras_transformers.text.word_splitting import SPECIAL, bert_words
 from keras_transformers.text.wordpiece import WordPieceTokenizer
+from keras_transformers.words import byte_letters
 
 Tokenizer: TypeAlias = (
     SentencePieceTokenizer | PieceTokenizer | BytePairTokenizer | WordPieceTokenizer

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from keras_transformers.text import BytePairTokenizer
 from keras_transformers.text.byte_pair_merging import Merging
-from keras_transformers.text.byte_pairs import byte_letters
+from keras_transformers.words import byte_letters
 
 LETTERS = byte_letters()
 

@@ -14,7 +14,7 @@ from keras_transformers.text import (
     SentencePieceTokenizer,
     WordPieceTokenizer,
 )
-from keras_transformers.text.byte_pairs import byte_letters
+from keras_transformers.words import byte_letters
 
 LINES = ["the cat sat on the mat", "a dog sat on the log"] * 20
 

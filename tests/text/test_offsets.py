@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from keras_transformers.text import FastTokenizer, SentencePieceTokenizer, with_offsets
-from keras_transformers.text.byte_pairs import byte_letters
+from keras_transformers.words import byte_letters
 
 tokenizers = pytest.importorskip("tokenizers")
 TEXTS = [

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from keras_transformers import pretrained
 from keras_transformers.text import BytePairTokenizer, MarianTokenizer
-from keras_transformers.text.byte_pairs import byte_letters
+from keras_transformers.words import byte_letters
 
 HERE = pathlib.Path(__file__).parent
 GOLDEN = np.load(HERE.parent / "golden" / "published_tokenizers.npz")

@@ -6,9 +6,9 @@ from typing import Any
 
 import tensorflow as tf
 
-from keras_transformers.text.byte_pairs import byte_letters
 from keras_transformers.text.cutting import escaped
 from keras_transformers.text.in_graph.patterns import Inexpressible
+from keras_transformers.words import byte_letters
 
 CLEANED = ((" .", "."), (" ?", "?"), (" !", "!"), (" ,", ","), (" ' ", "'"), (" n't", "n't"))
 CLEANED += ((" 'm", "'m"), (" do not", " don't"), (" 's", "'s"), (" 've", "'ve"), (" 're", "'re"))

@@ -8,11 +8,11 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformers.text.byte_pair_merging import Merging
-from keras_transformers.text.byte_pairs import byte_letters
 from keras_transformers.text.cutting import SEPARATOR, Numbers, separated
 from keras_transformers.text.in_graph.patterns import Inexpressible
 from keras_transformers.text.in_graph.splitting import cuts_punctuation, is_of_bytes
 from keras_transformers.text.in_graph.unigram import Unigram
+from keras_transformers.words import byte_letters
 
 Model: TypeAlias = Callable[[tf.Tensor], tf.RaggedTensor]  # words (n,) to ids (n, None)
 SPACE = "▁"
