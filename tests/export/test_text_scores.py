@@ -13,7 +13,9 @@ from keras_transformers.export import TextGenerator
 from keras_transformers.generation import BeamSearch, Boundaries, Constraints, Greedy, Sampling
 from keras_transformers.predictors import TextGeneratorPredictor
 from recipes import predict
+from recipes.bulk import searches
 from tests.export.test_text_generator import COMPILED, ENDS, continued, model_of, tokenizer_of
+from tests.pretrained.folders import eagerly
 from tests.slow import slow_except
 
 NEW_TOKENS, LONGEST = 6, 12
@@ -74,6 +76,12 @@ def predictor_of(generator, compiled):
     return TextGeneratorPredictor(Portable)
 
 
+@pytest.fixture
+def untraced():
+    with eagerly():
+        yield
+
+
 # ------------------------------------------------------------------------------ what is written
 
 
@@ -104,7 +112,7 @@ SEARCHES = {
 
 
 @pytest.mark.parametrize("compiled", COMPILED)
-@pytest.mark.parametrize("name", slow_except(SEARCHES, "samples"))
+@pytest.mark.parametrize("name", slow_except(SEARCHES.keys(), "samples"))
 def test_no_setting_of_the_search_is_in_the_log_probabilities(name, compiled):
     """Of each of several texts, the first of which is the answer's own."""
     kind, tokenizer = "word pieces", tokenizer_of("word pieces")  # whose pieces are all distinct
@@ -128,21 +136,23 @@ def test_no_setting_of_the_search_is_in_the_log_probabilities(name, compiled):
             assert len({*map(str, every)}) == 3
 
 
-def test_an_end_counts_where_the_model_has_chosen_it():
+def test_an_end_counts_where_the_model_has_chosen_it(untraced):
     kind, tokenizer = "word pieces", tokenizer_of("word pieces")
     prompts = ["the king", "to be", "or not", "queen", "and", "the", "be the king", "not"]
     end = tokenizer.end_id
     written = [continued(model_of(kind), begun(kind, ids), end) for ids in ids_of(kind, prompts)]
-    other = written[0][2]  # taken for an END, so that one text at least ends
+    most = NEW_TOKENS - 1  # behind them an END is forced
+    # A token of some of the texts, and not of all, taken for an END.
+    tokens = sorted({token for ids in written for token in ids[:most]} - {end})
+    other = next(x for x in tokens if not all({x, end} & {*ids[:most]} for ids in written))
     forced = Greedy(Constraints(boundaries=Boundaries(ends=(end, other), last=end)))
     rows = TextGeneratorPredictor(generator_of(kind, forced)).predict(prompts, scores=True)
-    finished = [row["finished"] for row in rows]
-    assert {*finished} == {False, True}
-    for row in rows:
-        pieces = [piece for piece, _ in row["tokens"]]
-        assert (pieces[-1] in tokenizer.pieces([end, other])) == row["finished"]
-        assert not row["finished"] or len(pieces) <= NEW_TOKENS
-        assert row["finished"] or len(pieces) == NEW_TOKENS - 1  # and one that is forced
+    assert {row["finished"] for row in rows} == {False, True}
+    for row, ids in zip(rows, written, strict=True):
+        stops = [i + 1 for i, token in enumerate(ids[:most]) if token in (end, other)]
+        assert row["finished"] == bool(stops)
+        expected = ids[: stops[0] if stops else most]
+        assert [piece for piece, _ in row["tokens"]] == tokenizer.pieces(expected)
 
 
 # ------------------------------------------------------------------------------- other texts
@@ -200,11 +210,11 @@ def test_texts_after_prompts_are_scored_token_by_token(kind, compiled):
 
 
 @pytest.mark.parametrize("kind", slow_except(["word pieces", "llama 3"], "word pieces"))
-def test_a_text_is_as_probable_as_its_beginning_and_what_follows(kind):
+def test_a_text_is_as_probable_as_its_beginning_and_what_follows(kind, untraced):
     """P(a b) = P(a) P(b | a), and a text that the model has written as it said itself."""
     ours = TextGeneratorPredictor(generator_of(kind))
     begin, rest = "the king", " and the queen"
-    together, first = ours.score([begin + rest, begin])
+    together, first = generator_of(kind).score([begin + rest, begin])
     second = ours.score([rest], [begin])[0]
     assert together["score"] == pytest.approx(first["score"] + second["score"], abs=1e-3)
     assert together["tokens"][: len(first["tokens"])] == [
@@ -241,12 +251,12 @@ def test_what_is_no_list_of_texts_is_refused():
 def test_a_saved_model_says_the_same_by_itself(kind, search, tmp_path):
     generator = generator_of(kind, search)
     path = generator.save(tmp_path / "saved")
-    loaded, ours = keras_transformers.load(path), TextGeneratorPredictor(generator)
+    loaded, ours = keras_transformers.load(path), predictor_of(generator, kind != "word pieces")
     prompts, texts = zip(*pairs_of(kind), strict=True)
     both = [
         (loaded.predict(prompts, scores=True), ours.predict(prompts, scores=True)),
         (loaded.score(texts, prompts), ours.score(texts, prompts)),
-        (loaded.score(texts), generator.score(texts)),
+        (loaded.score(texts), ours.score(texts, [""] * len(texts))),
     ]
     for rows, expected in both:
         for row, other in zip(rows, expected, strict=True):
@@ -267,7 +277,7 @@ def test_a_saved_model_says_the_same_by_itself(kind, search, tmp_path):
     assert not answer["log_probabilities"].numpy()[answer["tokens"].numpy() == b""].any()
 
 
-def test_settings_of_a_request_are_those_that_are_scored():
+def test_settings_of_a_request_are_those_that_are_scored(untraced):
     ours = TextGeneratorPredictor(generator_of("word pieces"))
     prompts = ["the king", "or not"]
     options = {"search": SEARCHES["samples"], "seed": 5, "n_best": 2, "new_tokens": 3}
@@ -301,7 +311,7 @@ def test_a_model_that_scores_nothing_is_saved_without_those_signatures(tmp_path)
         predict.run(predict.Config(str(path), ("the king",), scores=True))
 
 
-def test_the_command_line_gives_scores(tmp_path, capsys, monkeypatch):
+def test_the_command_line_gives_scores(tmp_path, capsys, monkeypatch, untraced):
     ours = TextGeneratorPredictor(generator_of("word pieces"))
     monkeypatch.setattr(keras_transformers, "load", lambda *_: ours)
     predict.run(predict.Config("a model", ("the king", ""), scores=True))
@@ -319,5 +329,8 @@ def test_the_command_line_gives_scores(tmp_path, capsys, monkeypatch):
         predict.run(predict.Config("a model", **{**files, "output": "other"}, format="txt"))
     with pytest.raises(ValueError, match="begun with another"):
         predict.run(predict.Config("a model", **{**files, "scores": False}))
-    with pytest.raises(ValueError, match="--scores must be left out beside --search"):
-        predict.run(predict.Config("a model", ("a",), scores=True, search="greedy"))
+    for kind, advice in (("translator", "left out beside --search"), ("detector", "of translat")):
+        ours.kind = kind
+        monkeypatch.setattr(searches, "searching", lambda predictor, *_: predictor)
+        with pytest.raises(ValueError, match=f"--scores .*{advice}"):
+            predict.run(predict.Config("a model", ("a",), scores=True, search="greedy"))
