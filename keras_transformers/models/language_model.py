@@ -22,7 +22,6 @@ from keras_transformers.models.language_model_variants import (
 )
 from keras_transformers.models.settings import keeps_settings
 from keras_transformers.models.text_model import Blocks, TextModel
-from keras_transformers.models.without_logits import hidden_states
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
@@ -211,7 +210,8 @@ class LanguageModel(CachedDecoding, TextModel):
 
         Returns:
             Float32 `(batch, length - 1)`, of the tokens from the second on; 0 at padding, and at a
-            token right after padding, before which nothing stands.
+            token right after padding, before which nothing stands. The first of a row is START,
+            even if it has the id of padding.
 
         Raises:
             ValueError: If `head` makes no logits of the vocabulary, or a row is longer than the
@@ -225,13 +225,15 @@ class LanguageModel(CachedDecoding, TextModel):
         (1, 4)
         """
         self._check_writes("for tokens to have probabilities")
+        if not self.built:
+            self.build((None, None))
         ids = self.as_inputs(ids)["ids"]
         before, following = ids[:, :-1], ids[:, 1:]
-        with hidden_states():
-            x = self(before, training=False)
+        x = self._run(self.decoder_blocks, {"ids": before}, training=False)
         scores = log_probabilities(self._logits, x, following)
-        real = ops.logical_and(before != self.padding_id, following != self.padding_id)
-        return ops.where(real, scores, 0.0)
+        is_first = ops.arange(ops.shape(before)[1]) == 0
+        has_before = ops.logical_or(before != self.padding_id, is_first)
+        return ops.where(ops.logical_and(has_before, following != self.padding_id), scores, 0.0)
 
     @property
     def most_decodable(self) -> int | None:

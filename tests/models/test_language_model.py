@@ -357,6 +357,15 @@ def test_log_probabilities_of_padding_outside_the_vocabulary_are_none():
     assert (found[0] < 0).all()
 
 
+def test_a_start_with_the_id_of_padding_stands_before_the_first_token():
+    model, ids = random(), np.array([[0, 5, 7, 0], [0, 6, 8, 9]])
+    found = to_numpy(model.log_probabilities(ids))
+    logits = run(model, ids[:, :-1]).astype("float64")
+    logits -= np.log(np.exp(logits).sum(-1, keepdims=True))
+    expected = np.take_along_axis(logits, ids[:, 1:, None], -1)[..., 0]
+    assert_close(found, np.where(ids[:, 1:] == 0, 0, expected), 1e-4)
+
+
 def test_log_probabilities_need_logits_of_the_vocabulary():
     model = make(head=ClassificationHead(3, "last"))
     with pytest.raises(ValueError, match="`head` must make logits of .* for tokens to have prob"):
