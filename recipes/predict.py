@@ -5,6 +5,7 @@
     python -m recipes.predict runs/translation --input lines.txt.gz --output translated
     python -m recipes.predict runs/text_classification --input 'mails/*.jsonl' --output classes
     python -m recipes.predict runs/vit --input images --output classes --workers 4
+    python -m recipes.predict runs/language_model "To be" --scores
 
 With texts or images on the command line, the answers are printed, a line each. With `--input`,
 many rows are answered into the folder of `--output`: `predictions.txt` or `.jsonl`, one line a row
@@ -36,6 +37,12 @@ class Config(job.Asking):
     # .json, .parquet (texts also .gz or .xz), or images
     output: str | None = None  # folder for the answers to --input
     format: typing.Literal["txt", "jsonl"] | None = None  # txt of a translator, else jsonl
+    scores: bool = False  # of translators and text generators: log-probabilities, too, in jsonl
+
+    @property
+    def asked(self):
+        """See `Asking`."""
+        return *super().asked, self.scores
 
 
 def ask(config):
@@ -50,7 +57,10 @@ def ask(config):
 def ask_many(config):
     """Answers all rows of the input into the output folder; returns what was measured."""
     predictor = loaded(*config.asked)
-    form = config.format or ("txt" if predictor.kind == "translator" else "jsonl")
+    is_line = predictor.kind == "translator" and not config.scores
+    form = config.format or ("txt" if is_line else "jsonl")
+    if form == "txt" and config.scores:
+        raise ValueError("--format must be jsonl beside --scores. Received: txt")
     if form == "txt" and predictor.kind not in LINE:
         raise ValueError(f"--format must be jsonl for a {predictor.kind}. Received: txt")
     found = rows.find(config.input, predictor.takes, config.column, config.field)

@@ -34,7 +34,7 @@ class Alternatives(Besides):
 
     def _answer(self, *given: tf.Tensor, rounds: Rounds) -> dict[str, tf.Tensor]:
         text, prefix, *language = given
-        translator = self._translator_of()
+        translator = self._exporter
         sources, _, cut = translator._sources(text, *language)
         before, _ = translator.target_marks
         targets, too_long, lengths = self._targets(prefix, before)
@@ -60,7 +60,7 @@ class Alternatives(Besides):
         }
 
     def _likeliest(self, source: tf.Tensor, target: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        found = self._translator_of()._model.next_log_probabilities(source, target)
+        found = self._exporter._model.next_log_probabilities(source, target)
         vocab = self._tokenizer.vocab_size  # a table may have rows beyond, for its shape's sake
         values, ids = tf.math.top_k(found[:, :vocab], min(MOST, vocab))
         return values, ids

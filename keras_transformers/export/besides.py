@@ -1,4 +1,4 @@
-"""What a translator does besides translating: the functions of its further signatures."""
+"""The functions of further signatures: what an exporter of text does besides writing it."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -13,11 +13,12 @@ from keras_transformers.text.frames import cutter_of_targets, in_marks
 
 
 class Besides(tf.Module):
-    """A function of texts that uses a `Translator`; a subclass has `_answer(*inputs, rounds=)`.
+    """A function of texts that uses an exporter; a subclass has `_answer(*inputs, rounds=)`.
 
     Args:
-        name: What it is, for TensorFlow.
-        translator: The `Translator`, whose model, tokenizer, search and programs are used.
+        name: Name of the function, for TensorFlow.
+        exporter: `Translator` or `TextGenerator`, whose model, tokenizer, search and programs are
+            used.
         inputs: `tf.TensorSpec` of each input.
 
     Attributes:
@@ -25,14 +26,18 @@ class Besides(tf.Module):
         portable: The function, by TensorFlow's own kernels, as SavedModels have it.
     """
 
-    def __init__(self, name: str, translator: Any, inputs: Sequence[tf.TensorSpec]) -> None:
+    def __init__(self, name: str, exporter: Any, inputs: Sequence[tf.TensorSpec]) -> None:
         super().__init__(name=name)
-        self._translator_of = lambda: translator
-        self._tokenizer = cutter_of_targets(translator._tokenizer)
+        self._exporter_of = lambda: exporter
+        self._tokenizer = cutter_of_targets(exporter._tokenizer)
         self._pieces = PieceNames(self._tokenizer)
-        compiled = self._traced(translator._rounds, inputs)
+        compiled = self._traced(exporter._rounds, inputs)
         self._compiled_of = lambda: compiled  # out of TensorFlow's sight, which would save it
-        self.portable = self._traced(translator._portable_rounds, inputs)
+        self.portable = self._traced(exporter._portable_rounds, inputs)
+
+    @property
+    def _exporter(self) -> Any:
+        return self._exporter_of()
 
     @property
     def compiled(self) -> Any:
@@ -48,7 +53,7 @@ class Besides(tf.Module):
         self, texts: tf.Tensor, before: tuple[int, ...], after: tuple[int, ...] = ()
     ) -> tuple[tf.RaggedTensor, tf.Tensor, list[int]]:
         """Ids of translations between marks, which of them are cut, and lengths to pad them to."""
-        translator = self._translator_of()
+        translator = self._exporter
         sources = translator._lengths
         limits = {*map(most_tokens, sources), *map(translator.most_tokens, sources)}
         lengths = [each + len(before) for each in sorted(limits)]
@@ -57,6 +62,30 @@ class Besides(tf.Module):
         room = lengths[-1] - len(before) - len(after)
         targets = in_marks(ids[:, :room], (before, after))
         return targets, (ids.row_lengths() > room) | shortened, lengths
+
+    def _token_scores(
+        self, ids: tf.Tensor, values: tf.Tensor, counts: tf.Tensor
+    ) -> dict[str, tf.Tensor]:
+        """Returns the pieces of tokens, their log-probabilities and the sums of these.
+
+        Args:
+            ids: int32 `(..., length)`.
+            values: Log-probabilities, float32 `(..., length)`.
+            counts: Tokens that count, from the first on, bool `(..., length)`.
+
+        Returns:
+            Dict of `tokens` and `log_probabilities`, `(..., longest)`, "" and 0 behind the last of
+            each row, and `log_probability` `(...)`.
+        """
+        numbers = tf.reduce_sum(tf.cast(counts, tf.int32), axis=-1)
+        longest = tf.maximum(tf.reduce_max(numbers), 0)  # of no row it is the least integer
+        counts, values = counts[..., :longest], tf.where(counts, values, 0.0)[..., :longest]
+        pieces = self._pieces(tf.where(counts, ids[..., :longest], 0))
+        return {
+            "tokens": tf.where(counts, pieces, ""),
+            "log_probabilities": values,
+            "log_probability": tf.reduce_sum(values, axis=-1),
+        }
 
     def _answer(self, *given: tf.Tensor, rounds: Rounds) -> dict[str, tf.Tensor]:
         raise NotImplementedError

@@ -67,12 +67,12 @@ class DemandedPhrases(Besides):
         return self._known
 
     def _vocab(self) -> int:
-        of_targets = vocabularies_of(self._translator_of()._model)[1]
+        of_targets = vocabularies_of(self._exporter._model)[1]
         return of_targets or self._tokenizer.vocab_size
 
     def _answer(self, *given: tf.Tensor, rounds: Rounds) -> dict[str, tf.Tensor]:
         *request, phrases = given
-        translator = self._translator_of()
+        translator = self._exporter
         shape = tf.shape(phrases)
         said = f"Translator: `phrases` must have a row for each text, of at most {MOST}."
         fits = [tf.debugging.assert_equal(shape[0], tf.size(request[0]), said)]
@@ -91,7 +91,7 @@ class DemandedPhrases(Besides):
         As a word; right behind something else; and as a word with the other decimal mark.
         """
         _, blank, probe = self._of_tokenizer()
-        translator, flat = self._translator_of(), tf.reshape(phrases, [-1])
+        translator, flat = self._exporter, tf.reshape(phrases, [-1])
         padding = padding_of(translator._model)
         words = self._tokenizer.tokenize(tf.where(flat == "", "", blank + flat))
         behind = self._tokenizer.tokenize(PROBE + flat)

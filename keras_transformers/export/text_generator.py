@@ -1,11 +1,12 @@
 """SavedModels that go on with a raw text: tokenizer and search inside."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
 
 from keras_transformers.annotations import Tokenizer
+from keras_transformers.export.given_translations import GivenTexts
 from keras_transformers.export.rounds import (
     Rounds,
     changed_search,
@@ -21,9 +22,11 @@ from keras_transformers.export.served import (
     lengths_up_to,
     strings,
 )
+from keras_transformers.export.token_scores import ContinuationScores
 from keras_transformers.generation import Request, Sampling, StopStrings, decode
 from keras_transformers.generation.request import Decodable, padding_of, vocabularies_of
 from keras_transformers.generation.search import Search
+from keras_transformers.predictors import TextGeneratorPredictor
 
 DEFAULT_SEARCH = Sampling(temperature=0.8, top_p=0.95)
 LENGTHS = (16, 64, 256, 1024, 4096)  # of prompts, where nothing else is said
@@ -47,8 +50,12 @@ class TextGenerator(Served):
     is first met; what `save` writes can be called without XLA, see `Served`. A prompt is taken in
     at once. The model's weights are shared, not copied.
 
+    The signatures "tokens" and "score" of a SavedModel, `predict(scores=True)` and `score` give
+    log-probabilities of tokens, by the model alone, whatever the search makes of them.
+
     Args:
-        model: A `models.LanguageModel`, or any model with its `start_decoding` and `decode_step`.
+        model: A `models.LanguageModel`, or any model with its `start_decoding` and `decode_step`;
+            and with its `log_probabilities`, where these are asked for.
         tokenizer: A `text.SentencePieceTokenizer`, best one trained with `lossless=True`, a
             `text.WordPieceTokenizer`, or a `text.BytePairTokenizer`.
         search: `Sampling(...)` (default: temperature 0.8, top_p 0.95), `Greedy()` or
@@ -119,38 +126,67 @@ class TextGenerator(Served):
         self._stop_table: tf.Tensor | None = None
         if self._stop is not None:
             self._stop_table = tf.constant(self._stop.for_vocabulary(vocabularies_of(model)[1]))
+        self._tokens, self._scoring = ContinuationScores(self), GivenTexts(self)
 
     @property
     def stop_strings(self) -> tuple[str, ...]:
         """Strings at which a text ends."""
         return () if self._stop is None else self._stop.strings
 
-    def _answer(self, text: tf.Tensor, rounds: Rounds) -> dict[str, tf.Tensor]:
-        longest = self._lengths[-1]
-        text, cut = bounded(text, longest, end=True)
+    def _ids(self, text: tf.Tensor) -> tf.RaggedTensor:
+        """Tokenizes strings `(batch,)`; int32 `(batch, None)` without marks."""
         ids = self._tokenizer.tokenize(text)
         # A prompt may name the token of padding, which would leave a choice to the search.
-        ids = tf.ragged.boolean_mask(ids, ids != padding_of(self._model))
-        lengths = ids.row_lengths()
-        # Something must stand before the first token that is chosen.
+        return tf.ragged.boolean_mask(ids, ids != padding_of(self._model))
+
+    def _beginnings(self, is_empty: tf.Tensor) -> tf.RaggedTensor | tf.Tensor:
+        """Returns what stands before the first tokens of texts, `(batch, None)`.
+
+        That is START. Without START it is END for the rows in which nothing else would stand before
+        the first token that is chosen or scored.
+
+        Args:
+            is_empty: Bool `(batch,)`, True for those rows.
+        """
         start = self._tokenizer.start_id
-        if start is None:  # a text that begins follows on the end of another
-            start = self._tokenizer.end_id
-            missing = tf.cast(lengths == 0, tf.int64)
-            first = tf.RaggedTensor.from_row_lengths(
-                tf.fill([tf.reduce_sum(missing)], start), missing
-            )
-        else:
-            first = tf.fill([ids.nrows(), 1], start)
-        prompts = tf.concat([first, ids[:, -longest:]], axis=1)
+        if start is not None:
+            return tf.fill([tf.size(is_empty), 1], start)
+        missing = tf.cast(is_empty, tf.int64)
+        # A text that begins follows on the end of another.
+        ends = tf.fill([tf.reduce_sum(missing)], self._tokenizer.end_id)
+        return tf.RaggedTensor.from_row_lengths(ends, missing)
+
+    def _answer(
+        self,
+        text: tf.Tensor,
+        rounds: Rounds,
+        score: Callable[..., dict[str, tf.Tensor]] | None = None,
+        scores: Mapping[str, tf.TensorSpec] | None = None,
+    ) -> dict[str, tf.Tensor]:
+        """Continues texts.
+
+        Args:
+            text: Strings `(batch,)`.
+            rounds: The `Rounds` that compute.
+            score: Function that makes more of the tokens of a round, see `ContinuationScores`.
+            scores: Names and shapes of what `score` gives.
+        """
+        longest = self._lengths[-1]
+        text, cut = bounded(text, longest, end=True)
+        ids = self._ids(text)
+        lengths = ids.row_lengths()
+        prompts = tf.concat([self._beginnings(lengths == 0), ids[:, -longest:]], axis=1)
 
         def compute(ids: tf.RaggedTensor, rows: tf.Tensor) -> dict[str, tf.Tensor]:
-            return self._write(ids, rows, rounds)
+            return self._write(ids, rows, rounds, score)
 
-        found = rounds.run_by_length(compute, prompts, self._results(), self._row_numbers(prompts))
+        results = {**self._results(), **(scores or {})}
+        found = rounds.run_by_length(compute, prompts, results, self._row_numbers(prompts))
         return {**found, "truncated": (lengths > longest) | cut}
 
-    def _write(self, ids: tf.RaggedTensor, rows: tf.Tensor, rounds: Rounds) -> dict[str, tf.Tensor]:
+    def _write(
+        self, ids: tf.RaggedTensor, rows: tf.Tensor, rounds: Rounds, score: Any = None
+    ) -> dict[str, tf.Tensor]:
         """Continues ragged prompts, START first, of these numbers in their request."""
         padding = padding_of(self._model)
         prompts = rounds.padded(ids, [length + 1 for length in self._lengths], padding)
@@ -174,6 +210,7 @@ class TextGenerator(Served):
         every = {name: tf.reshape(found, [-1, number]) for name, found in every.items()}
         best = {"text": every["texts"][:, 0], "continuation": every["continuations"][:, 0]}
         best |= {"finished": finished[:, 0]}
+        best |= {} if score is None else score(start, forced, tokens)
         return best if number == 1 else best | every
 
     def _results(self) -> dict[str, tf.TensorSpec]:
@@ -247,3 +284,26 @@ class TextGenerator(Served):
     def write(self, prompts: Sequence[str]) -> list[str]:
         """Goes on with a list of str; returns the prompts with what follows."""
         return [text.decode() for text in self(strings(prompts))["text"].numpy()]
+
+    def log_probabilities(self, ids: tf.Tensor) -> tf.Tensor:
+        """Computes those of the model: see `models.LanguageModel.log_probabilities`."""
+        return self._model.log_probabilities(ids)
+
+    def with_tokens(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Continues texts and scores each token, compiled by XLA: see `ContinuationScores`."""
+        return self._tokens.compiled(text)
+
+    def with_prompts(self, text: tf.Tensor, prompt: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Scores texts after prompts, compiled by XLA: see `GivenTexts`."""
+        return self._scoring.compiled(text, prompt)
+
+    def score(
+        self, texts: Sequence[str], prompts: Sequence[str] | None = None
+    ) -> list[dict[str, Any]]:
+        """Scores texts, token by token: see `TextGeneratorPredictor.score`."""
+        return TextGeneratorPredictor(self).score(texts, prompts)
+
+    def _more_signatures(self) -> dict[str, Any]:
+        if not hasattr(self._model, "log_probabilities"):  # a model of the user's
+            return {}
+        return {"score": self._scoring.portable, "tokens": self._tokens.portable}

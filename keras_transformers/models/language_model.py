@@ -179,6 +179,14 @@ class LanguageModel(CachedDecoding, TextModel):
         """Whether it makes logits of the vocabulary."""
         return self.head is None or self._restores
 
+    def _check_writes(self, purpose: str) -> None:
+        """Raises ValueError if the head makes no logits of the vocabulary."""
+        if not self.writes:
+            raise ValueError(
+                f"LanguageModel '{self.name}': `head` must make logits of the vocabulary "
+                f"{purpose}. Received: a {type(self.head).__name__}"
+            )
+
     def _logits(self, x: Tensor) -> Tensor:
         """Of the output of the last norm, `(batch, length, hidden_dim)`."""
         if self.head is None:
@@ -191,6 +199,41 @@ class LanguageModel(CachedDecoding, TextModel):
         if self.head is None:
             return (*ids, self.embedding.vocab_size)
         return self._shape_of_output((*ids, self.embedding.hidden_dim))
+
+    def log_probabilities(self, ids: Tensor) -> Tensor:
+        """Computes the log-probability of each token after the tokens before it.
+
+        Logits exist for a few positions at a time.
+
+        Args:
+            ids: Integers `(batch, length)`, the first of which has no probability: mostly START.
+
+        Returns:
+            Float32 `(batch, length - 1)`, of the tokens from the second on; 0 at padding, and at a
+            token right after padding, before which nothing stands. The first of a row is START,
+            even if it has the id of padding.
+
+        Raises:
+            ValueError: If `head` makes no logits of the vocabulary, or a row is longer than the
+                positions of the model and one.
+
+        Example:
+        >>> import numpy as np
+        >>> from keras_transformers.models import LanguageModel
+        >>> model = LanguageModel(31, hidden_dim=16, num_heads=2, mlp_dim=32, num_layers=1)
+        >>> tuple(model.log_probabilities(np.array([[1, 5, 7, 2, 0]])).shape)
+        (1, 4)
+        """
+        self._check_writes("for tokens to have probabilities")
+        if not self.built:
+            self.build((None, None))
+        ids = self.as_inputs(ids)["ids"]
+        before, following = ids[:, :-1], ids[:, 1:]
+        x = self._run(self.decoder_blocks, {"ids": before}, training=False)
+        scores = log_probabilities(self._logits, x, following)
+        is_first = ops.arange(ops.shape(before)[1]) == 0
+        has_before = ops.logical_or(before != self.padding_id, is_first)
+        return ops.where(ops.logical_and(has_before, following != self.padding_id), scores, 0.0)
 
     @property
     def most_decodable(self) -> int | None:
@@ -222,11 +265,7 @@ class LanguageModel(CachedDecoding, TextModel):
             ValueError: If there may be more steps than `most_decodable`, or the head writes no
                 text.
         """
-        if not self.writes:
-            raise ValueError(
-                f"LanguageModel '{self.name}': `head` must make logits of the vocabulary for text "
-                f"to be written. Received: a {type(self.head).__name__}"
-            )
+        self._check_writes("for text to be written")
         self._check_decodable(max_length)
         batch = ops.shape(source)[0]
         return DecodingState(self._start_caches(batch, beams, max_length)), None

@@ -1,7 +1,7 @@
 """What a translator thinks: of translations, and of what may stand in them."""
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from keras_transformers.contexts import refused_context
 from keras_transformers.predictors.base import received
-from keras_transformers.predictors.texts import TextPredictor, text_of
+from keras_transformers.predictors.texts import TextPredictor, pairs_of, scores_of
 
 MOST = 64  # alternatives that an export gives
 
@@ -88,19 +88,8 @@ class Inspected(TextPredictor):
                 f"{received(shown)}"
             )
         asked = self.towards(target_language)
-        given = self._function("score", "given", ("text", "translation"))
-        size = batch_size or self.rows
-        encoded = [[self._encoded(item) for item in side] for side in sides]
-        rows: list[dict[str, Any]] = []
-        for start in range(0, len(texts), size):
-            part = [tf.constant(side[start : start + size], tf.string) for side in encoded]
-            part += asked._besides(len(part[0]))
-            found = {name: tensor.numpy() for name, tensor in given(*part).items()}
-            names = ("score", "log_probabilities", "tokens", "truncated")
-            for score, values, tokens, cut in zip(*(found[x] for x in names), strict=True):
-                pairs = _pairs(tokens, values)
-                rows.append({"score": float(score), "tokens": pairs, "truncated": bool(cut)})
-        return rows
+        score = self._function("score", "given", ("text", "translation"))
+        return asked._scores(score, sides, batch_size)
 
     def alternatives(
         self,
@@ -148,7 +137,7 @@ class Inspected(TextPredictor):
             number = int(np.argmax(found["truncated"]))
             raise ValueError(f"alternatives: item {number} is longer than the translator takes.")
         rows = zip(found["tokens"][:, :k], found["log_probabilities"][:, :k], strict=True)
-        answers = [_pairs(*row) for row in rows]
+        answers = [pairs_of(*row) for row in rows]
         return answers[0] if alone else answers
 
     def align(
@@ -176,8 +165,8 @@ class Inspected(TextPredictor):
             options["learned"] = self._part("alignment")
         return align_words(self.model, tokenizer, texts, translations, **options)
 
-    def _telling(self, scores: bool, confidence: bool) -> Self:
-        """The translator that tells of tokens, or of confidence."""
+    def telling(self, scores: bool = True, confidence: bool = False) -> Self:
+        """Returns the translator whose answers have `scores` or `confidence`, see `predict`."""
         if not scores and not confidence:
             return self
         made = copy.copy(self)
@@ -191,28 +180,13 @@ class Inspected(TextPredictor):
         scores, confidence = self._tells
         found: dict[str, Any] = {}
         if scores:
-            pairs = _pairs(row["tokens"], row["log_probabilities"])
-            found = {"log_probability": float(row["log_probability"]), "tokens": pairs}
+            found = scores_of(row)
         if confidence and "confidence" not in row:
             raise ValueError(
                 f"predict: `confidence` must be False, for {self._source} was not calibrated; see "
                 "fitting.calibrate_confidence. Received: True"
             )
         return found | ({"confidence": float(row["confidence"])} if confidence else {})
-
-    def _function(self, signature: str, method: str, names: Sequence[str]) -> Callable[..., Any]:
-        """A function besides `predict`'s: of a SavedModel, or of an exporter."""
-        signatures = getattr(vars(self).get("loaded"), "signatures", {})
-        if signature in signatures:
-            run, inputs = signatures[signature], (*names, *self.may_take)
-            return lambda *given: run(**dict(zip(inputs, given, strict=False)))
-        found: Callable[..., Any] | None = getattr(self._run, method, None)
-        if found is None:
-            raise AttributeError(
-                f"{signature}: {self._source} has no signature {signature!r}; export it by this "
-                "version."
-            )
-        return found
 
     def _encoded(self, item: Any) -> Any:
         encoded = super()._encoded(item)
@@ -222,9 +196,3 @@ class Inspected(TextPredictor):
 
     def _besides(self, number: int) -> tuple[tf.Tensor, ...]:
         return () if self._asked is None else (tf.fill([number], self._asked),)
-
-
-def _pairs(tokens: Any, values: Any) -> list[tuple[str, float]]:
-    """Pieces and numbers; there are none behind the last."""
-    pieces = [text_of(piece) for piece in tokens if piece]
-    return list(zip(pieces, map(float, values), strict=False))

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Self
+
+import tensorflow as tf
 
 from keras_transformers.entities import Entity, entities_of, mark_entities
 from keras_transformers.predictors.base import Predictor, named_probabilities, received
@@ -63,6 +65,67 @@ class TextPredictor(Predictor):
         made._lists = n_best is not None
         return made
 
+    def _function(self, signature: str, method: str, names: Sequence[str]) -> Callable[..., Any]:
+        """Returns a function besides `predict`'s: of an exporter, or of a SavedModel.
+
+        Args:
+            signature, method: Its name in a SavedModel, and in an exporter.
+            names: Names of its inputs, before those of `may_take`.
+
+        Raises:
+            AttributeError: If there is no such function.
+        """
+        # An exporter first: one with other settings may stand beside a SavedModel.
+        function: Callable[..., Any] | None = getattr(self._run, method, None)
+        if function is not None:
+            return function
+        signatures = getattr(vars(self).get("loaded"), "signatures", {})
+        if signature not in signatures:
+            raise AttributeError(
+                f"{signature}: {self._source} has no signature {signature!r}; export it by this "
+                "version."
+            )
+        run, inputs = signatures[signature], (*names, *self.may_take)
+        return lambda *given: run(**dict(zip(inputs, given, strict=False)))
+
+    def _scores(
+        self,
+        score: Callable[..., Any],
+        sides: Sequence[Sequence[str | bytes]],
+        batch_size: int | None,
+    ) -> list[dict[str, Any]]:
+        """Returns `score`, `tokens` and `truncated` for the items of one or more lists.
+
+        Args:
+            score: Function of a string tensor for each list, and of `_besides`.
+            sides: The lists, as long as each other.
+            batch_size: Items of a request.
+
+        Raises:
+            ValueError: If an item is no text, or `batch_size` is not positive.
+        """
+        size = self.rows if batch_size is None else batch_size
+        if size < 1:
+            raise ValueError(f"score: `batch_size` must be positive. Received: {batch_size}")
+        encoded = [[self._numbered("score", *item) for item in enumerate(side)] for side in sides]
+        rows: list[dict[str, Any]] = []
+        for start in range(0, len(sides[0]), size):
+            part = [tf.constant(side[start : start + size], tf.string) for side in encoded]
+            part += self._besides(len(part[0]))
+            found = {name: tensor.numpy() for name, tensor in score(*part).items()}
+            names = ("score", "log_probabilities", "tokens", "truncated")
+            for total, values, tokens, cut in zip(*(found[x] for x in names), strict=True):
+                pairs = pairs_of(tokens, values)
+                rows.append({"score": float(total), "tokens": pairs, "truncated": bool(cut)})
+        return rows
+
+    def _numbered(self, function: str, number: int, item: Any) -> Any:
+        """Returns what `_encoded` does; its error names the function and the item."""
+        try:
+            return self._encoded(item)
+        except ValueError as error:
+            raise ValueError(f"{function}: item {number} {error}") from None
+
     def _encoded(self, item: Any) -> Any:
         if not isinstance(item, str | bytes):
             raise ValueError(f"must be text (str or UTF-8 bytes). {received(item)}")
@@ -79,7 +142,8 @@ class TextGeneratorPredictor(TextPredictor):
     """Goes on with a text: a str, prompt and continuation; with `details` a dict.
 
     That has `text`, `continuation`, `finished`, whether the model ended the text, and `truncated`,
-    whether the beginning of the prompt was cut off.
+    whether the beginning of the prompt was cut off. `predict(texts, scores=True)` adds how probable
+    the model finds what it writes, and `score` says it of other texts.
 
     Example:
     >>> import tensorflow as tf
@@ -89,6 +153,7 @@ class TextGeneratorPredictor(TextPredictor):
     """
 
     kind = "text_generator"
+    _tells = False  # of tokens
 
     def predict(
         self,
@@ -101,6 +166,7 @@ class TextGeneratorPredictor(TextPredictor):
         seed: int | None = None,
         n_best: int | None = None,
         stop_strings: str | Sequence[str] | None = None,
+        scores: bool = False,
     ) -> Any:
         """Goes on with one text, or many.
 
@@ -116,17 +182,24 @@ class TextGeneratorPredictor(TextPredictor):
                 the order in which they were drawn.
             stop_strings: Strings, or one, at which a text ends besides END; they are cut off. By
                 default those that it was loaded with; () for none. New ones compile anew.
+            scores: Whether to say how probable the model finds what it writes. Adds to what
+                `details` gives `tokens`, a list of `(piece, log-probability)` of the continuation,
+                END the last where the model chose it, and `log_probability`, their sum. The
+                probabilities are the model's own, whatever `search` makes of them.
 
         Returns:
-            A str, or with `n_best` a list of str; for many texts a list of those. With `details` a
-            dict in place of a str or a list; where there are several texts for each, it has also
-            `texts` and `continuations`, lists.
+            A str, or with `n_best` a list of str; for many texts a list of those. With `details` or
+            `scores` a dict in place of a str or a list; where there are several texts for each, it
+            has also `texts` and `continuations`, lists, and with `scores` `log_probabilities` and
+            `all_tokens`, lists, of all these texts; the others are of the first.
 
         Raises:
             ValueError: If an item is no text, a setting is impossible, or one is given and there is
                 only a SavedModel, whose settings are fixed.
+            AttributeError: If what was exported cannot give `scores`.
         """
-        chosen = self._writing(new_tokens, search, seed, n_best, stop_strings)
+        writing = self._writing(new_tokens, search, seed, n_best, stop_strings)
+        chosen = writing.telling(scores)
         return super(TextGeneratorPredictor, chosen).predict(raw, batch_size, verbose, details)
 
     def each(
@@ -140,14 +213,67 @@ class TextGeneratorPredictor(TextPredictor):
         seed: int | None = None,
         n_best: int | None = None,
         stop_strings: str | Sequence[str] | None = None,
+        scores: bool = False,
     ) -> Iterator[Any]:
         """As `Predictor.each`, with what `predict` takes besides."""
-        chosen = self._writing(new_tokens, search, seed, n_best, stop_strings)
+        writing = self._writing(new_tokens, search, seed, n_best, stop_strings)
+        chosen = writing.telling(scores)
         return super(TextGeneratorPredictor, chosen).each(items, batch_size, verbose, details)
+
+    def telling(self, scores: bool = True) -> Self:
+        """Returns the predictor whose answers have `scores`, see `predict`; itself if False."""
+        if not scores or self._tells:
+            return self
+        made = copy.copy(self)
+        made._drawing = self._drawing or self._run
+        made._run = self._function("tokens", "with_tokens", ("text",))
+        made._tells = True
+        return made
+
+    def score(
+        self,
+        texts: Sequence[str | bytes],
+        prompts: Sequence[str | bytes] | None = None,
+        batch_size: int | None = None,
+    ) -> list[dict[str, Any]]:
+        """Computes how probable texts are, by the model.
+
+        Prompt and text become tokens together. Those of the prompt are the ones that it would have
+        alone, up to the first that differs; a token in which the prompt ends belongs to the text.
+        START stands before the first token, as when the model writes. A tokenizer without START, as
+        GPT-2's, has END there if there is no prompt: the text follows on the end of another. END
+        behind a text does not count, unless the text contains it (`"... <|endoftext|>"`).
+
+        Args:
+            texts: Texts, a list.
+            prompts: What stands before each, a list as long, in which "" is nothing; None for
+                nothing before any.
+            batch_size: Texts of a request; by default 1,024.
+
+        Returns:
+            A dict for each text: `score`, the logarithm of its probability after its prompt;
+            `tokens`, a list of `(piece, log-probability)`, whose sum is the score; and `truncated`,
+            whether the beginning of the prompt or the end of the text was cut off. Together both
+            may have as many tokens as the longest prompt and `new_tokens`. The perplexity of a text
+            is `exp(-score / len(tokens))`.
+
+        Raises:
+            ValueError: If the lists differ in length, or an item is no text.
+            AttributeError: If what was exported cannot score.
+        """
+        sides = [texts] if prompts is None else [texts, prompts]
+        if any(isinstance(side, str | bytes) or len(side) != len(texts) for side in sides):
+            shown = [side if isinstance(side, str | bytes) else len(side) for side in sides]
+            raise ValueError(
+                "score: `texts` must be a list, and `prompts` None or a list as long. "
+                f"{received(shown)}"
+            )
+        score = self._function("score", "with_prompts", ("text", "prompt"))
+        return self._scores(score, [texts, prompts or [""] * len(texts)], batch_size)
 
     def _answer(self, row: dict[str, Any], details: bool) -> Any:
         every = [text_of(text) for text in row["texts"]] if "texts" in row else []
-        if not details:
+        if not details and not self._tells:
             best = text_of(row["text"])
             return (every or [best]) if self._lists else best
         texts: dict[str, Any] = {name: text_of(row[name]) for name in ("text", "continuation")}
@@ -155,6 +281,10 @@ class TextGeneratorPredictor(TextPredictor):
         if every:
             texts["texts"] = every
             texts["continuations"] = [text_of(text) for text in row["continuations"]]
+        if self._tells:
+            texts |= scores_of(row)
+            if every:
+                texts |= _scores_of_all(row)
         return texts
 
 
@@ -347,3 +477,25 @@ def _entity(entity: Entity, words: list[dict[str, Any]]) -> dict[str, Any]:
 def text_of(value: bytes) -> str:
     """A str; a generator may stop inside a character."""
     return value.decode("utf-8", "replace")
+
+
+def scores_of(row: dict[str, Any]) -> dict[str, Any]:
+    """Returns what an answer says of its tokens, from a row of the signature "tokens"."""
+    pairs = pairs_of(row["tokens"], row["log_probabilities"])
+    return {"log_probability": float(row["log_probability"]), "tokens": pairs}
+
+
+def _scores_of_all(row: dict[str, Any]) -> dict[str, Any]:
+    """Returns the same of all texts that were written for one prompt."""
+    rows = zip(row["all_tokens"], row["all_log_probabilities"], strict=True)
+    return {
+        "log_probabilities": row["all_log_probability"].tolist(),
+        "all_tokens": [pairs_of(*tokens) for tokens in rows],
+    }
+
+
+def pairs_of(tokens: Any, values: Any) -> list[tuple[str, float]]:
+    """Returns pieces and numbers; there are none behind the last piece that is not empty."""
+    number = max((i + 1 for i, piece in enumerate(tokens) if piece), default=0)
+    pieces = [text_of(piece) for piece in tokens[:number]]
+    return list(zip(pieces, map(float, values[:number]), strict=True))

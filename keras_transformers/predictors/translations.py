@@ -111,7 +111,7 @@ class TranslatorPredictor(Inspected):
             )
         asked = writing.towards(target_language)
         demanding = asked.demanding(glossary, keep_placeables)
-        telling = asked._telling(scores, confidence)
+        telling = asked.telling(scores, confidence)
         if demanding is not asked and telling is not asked:
             raise ValueError(
                 "predict: `scores` and `confidence` must be False beside `glossary` and "

@@ -6,7 +6,7 @@ from keras_transformers.predictors import Refused
 from .shards import record
 
 
-def loaded(folder, signature, target_language=None, search="own", seed=1):
+def loaded(folder, signature, target_language=None, search="own", seed=1, scores=False):
     """The predictor of a folder, see `keras_transformers.load`; of a translator, into a language.
 
     Args:
@@ -14,21 +14,38 @@ def loaded(folder, signature, target_language=None, search="own", seed=1):
         target_language: Code of the language.
         search: "own", or of translators what `searches.searching` takes.
         seed: Of what is drawn.
+        scores: Whether answers have log-probabilities, of translators and text generators.
 
     Raises:
         ValueError: If there is no such language, or none was given where there are several; or the
-            model cannot be searched so.
+            model cannot be searched so, or gives no log-probabilities.
     """
     predictor = keras_transformers.load(folder, signature)
     if search != "own":
         from .searches import searching  # what text needs, images do not
 
         predictor = searching(predictor, search, seed, signature)
+    if scores:
+        predictor = _telling(predictor, search)
     if predictor.kind == "translator":
         return predictor.towards(target_language)
     if target_language is not None:
         raise ValueError(f"--target-language is of translators. Received: a {predictor.kind}")
     return predictor
+
+
+def _telling(predictor, search):
+    """The predictor whose answers have log-probabilities; ValueError if it cannot give them."""
+    if predictor.kind not in ("translator", "text_generator"):
+        raise ValueError(
+            f"--scores is of translators and text generators. Received: a {predictor.kind}"
+        )
+    if search != "own":
+        raise ValueError(f"--scores must be left out beside --search. Received: {search}")
+    try:
+        return predictor.telling()
+    except AttributeError as error:  # of a SavedModel of an older version
+        raise ValueError(f"--scores: {error}") from None
 
 
 def loaded_translator(folder, *asked):

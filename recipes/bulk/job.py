@@ -120,6 +120,7 @@ def _about(config, found, size, form):
     told = [config.target_language] if config.target_language else []
     if config.search != "own":
         told += [config.search, config.seed]
+    told += ["scores"] if getattr(config, "scores", False) else []  # of `predict` alone
     return {
         "model": [str(folder), model, config.signature, *told],
         "input": found.identity(),

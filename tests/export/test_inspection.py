@@ -91,6 +91,18 @@ def test_a_language_s_own_token_at_the_start_is_none_of_the_pieces():
     np.testing.assert_allclose(row["log_probability"], row["score"], atol=1e-4)
 
 
+def test_pieces_are_scored_by_the_settings_of_the_request_beside_a_saved_model(translator):
+    """Whose own signature has others."""
+    ours = TranslatorPredictor(lambda text: {})
+    vars(ours)["loaded"] = type("Saved", (), {"signatures": {"tokens": None}})
+    ours._made["served"] = translator
+    ours._fitting = None
+    row = ours.predict(LINES[0], scores=True, new_tokens=3)
+    assert len(row["tokens"]) <= 3
+    expected = TranslatorPredictor(translator).predict(LINES[0], scores=True, new_tokens=3)
+    assert row == expected
+
+
 def test_alternatives_are_the_likeliest_of_the_whole_vocabulary(translator):
     predictor, tokenizer = TranslatorPredictor(translator), translator._tokenizer
     prefixes = ["the cat", "", "a"]

@@ -9,7 +9,7 @@ import pytest
 from keras import ops
 
 from keras_transformers.generation import BeamSearch, Greedy, Sampling, generate
-from keras_transformers.models import LanguageModel
+from keras_transformers.models import ClassificationHead, LanguageModel
 from keras_transformers.models.decoding import log_probabilities
 from keras_transformers.training import SmoothedCrossEntropy, token_cross_entropy
 from tests.contract import (
@@ -323,3 +323,53 @@ def test_a_prompt_of_a_length_that_nobody_knows_when_tracing_scores_the_same(len
         unknown = tf.function(score, input_signature=specs, jit_compile=compiled)
         found, expected = unknown(x, following), score(x, following)
         np.testing.assert_allclose(found, expected, rtol=0, atol=2e-5)
+
+
+# ------------------------------------------------------------------------- log-probabilities
+
+
+@STYLES
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_log_probabilities_are_those_of_each_token_after_those_before_it(style, side):
+    """Longer than the positions whose logits are in memory together, on either side of padding."""
+    model = random(style, max_length=150)
+    rows = [RNG.integers(3, VOCAB, length).astype("int32") for length in (141, 64, 2, 1)]
+    short = [141 - len(row) for row in rows]
+    pads = [(number, 0) if side == "left" else (0, number) for number in short]
+    ids = np.stack([np.pad(row, pad) for row, pad in zip(rows, pads, strict=True)])
+    found = to_numpy(model.log_probabilities(ids))
+    assert found.shape == (4, 140) and found.dtype == "float32"
+    for row, pad, values in zip(rows, pads, found, strict=True):
+        expected = np.zeros(140)
+        if len(row) > 1:
+            logits = run(model, row[None, :-1])[0].astype("float64")
+            logits -= np.log(np.exp(logits).sum(-1, keepdims=True))
+            real = slice(pad[0], pad[0] + len(row) - 1)
+            expected[real] = logits[np.arange(len(row) - 1), row[1:]]
+        assert_close(values, expected, 2e-4)
+
+
+def test_log_probabilities_of_padding_outside_the_vocabulary_are_none():
+    model = random(padding_id=-1)
+    ids = np.array([[5, 0, 7, 9], [6, 0, -1, -1]])
+    found = to_numpy(model.log_probabilities(ids))
+    assert not found[1, 1:].any()
+    assert_close(found[1, :1], to_numpy(model.log_probabilities(ids[1:, :2]))[0], 1e-5)
+    assert (found[0] < 0).all()
+
+
+def test_a_start_with_the_id_of_padding_stands_before_the_first_token():
+    model, ids = random(), np.array([[0, 5, 7, 0], [0, 6, 8, 9]])
+    found = to_numpy(model.log_probabilities(ids))
+    logits = run(model, ids[:, :-1]).astype("float64")
+    logits -= np.log(np.exp(logits).sum(-1, keepdims=True))
+    expected = np.take_along_axis(logits, ids[:, 1:, None], -1)[..., 0]
+    assert_close(found, np.where(ids[:, 1:] == 0, 0, expected), 1e-4)
+
+
+def test_log_probabilities_need_logits_of_the_vocabulary():
+    model = make(head=ClassificationHead(3, "last"))
+    with pytest.raises(ValueError, match="`head` must make logits of .* for tokens to have prob"):
+        model.log_probabilities(IDS)
+    with pytest.raises(ValueError, match=r"`ids` must be at most max_length=17 long.*\(1, 18\)"):
+        make().log_probabilities(np.ones((1, 19), "int32"))

@@ -65,6 +65,14 @@ def test_scores_of_tokens_one_by_one_are_those_of_one_pass(writer):
         assert score == pytest.approx(expected, abs=1e-4)
 
 
+def test_log_probabilities_are_by_the_logits_that_the_model_gives(writer):
+    """Which its cap has bent."""
+    logits = to_numpy(writer(IDS[:, :-1])).astype("float64")
+    expected = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
+    expected = np.take_along_axis(expected, IDS[:, 1:, None], -1)[..., 0]
+    assert_close(to_numpy(writer.log_probabilities(IDS)), expected, 1e-4)
+
+
 def test_a_capped_model_trains_with_the_loss_that_makes_no_logits():
     """Which falls back to logits: the cap stands between them and the table."""
     losses = []

@@ -1,13 +1,18 @@
 """Claims about models with a `tokenizer.json` from text to answer, beside `transformers`."""
 
 import json
+import math
 
+import numpy as np
 import pytest
 import tensorflow as tf
 
+import keras_transformers
 from keras_transformers import export, pretrained
+from keras_transformers.generation import Greedy
 from keras_transformers.text import FastTokenizer
 from tests.pretrained.folders import eagerly
+from tests.slow import slow_except
 from tests.text import scripts
 
 hf = pytest.importorskip("transformers")
@@ -87,6 +92,57 @@ def test_a_decoder_goes_on_as_the_published_one(kind, tmp_path):
     served = tf.saved_model.load(str(writer.save(tmp_path / "served")))
     answer = served.signatures["serving_default"](text=tf.constant(TEXTS))["text"].numpy()
     assert [text.decode() for text in answer] == expected
+
+
+def published_scores(model, ids, first):
+    """Log-probabilities of the tokens from `first` on, by transformers in float64; the perplexity.
+
+    The perplexity is that of its own loss, of all tokens but the first.
+    """
+    ids = torch.tensor([ids])
+    with torch.no_grad():
+        found = model.double()(ids, labels=ids)
+    scores = torch.log_softmax(found.logits[0], -1)[:-1].gather(1, ids[0, 1:, None])[:, 0]
+    return scores[first - 1 :].numpy(), math.exp(found.loss)
+
+
+@pytest.mark.parametrize("kind", slow_except([*DECODERS, "gpt2"], "gpt2", "llama 3"))
+def test_tokens_have_the_log_probabilities_of_the_published_model(kind, tmp_path):
+    name, around = DECODERS.get(kind, ("gpt2", (None, None)))
+    tokenizer = published(kind, around, tmp_path)
+    torch.manual_seed(3)
+    if kind == "gpt2":
+        ends = {"bos_token_id": tokenizer.bos_token_id, "eos_token_id": tokenizer.eos_token_id}
+        sizes = {"n_embd": 16, "n_layer": 1, "n_head": 2, "n_positions": 64}
+        config = hf.GPT2Config(vocab_size=len(tokenizer), initializer_range=0.5, **sizes, **ends)
+    else:
+        config = config_of(name, tokenizer, num_key_value_heads=1)
+    model = hf.AutoModelForCausalLM.from_config(config).eval()
+    model.save_pretrained(tmp_path)
+    loaded = keras_transformers.load(tmp_path, search=Greedy(), new_tokens=8)
+    texts = [*TEXTS, "", "a", "All</s>human", "人</s>"]
+    with eagerly():
+        written, scored = loaded.predict(texts, scores=True), loaded.score(texts)
+    for text, row, other in zip(texts, written, scored, strict=True):
+        ids = tokenizer(text)["input_ids"]
+        prompt = ids or [tokenizer.eos_token_id]
+        with torch.no_grad():
+            tokens = model.double().generate(
+                torch.tensor([prompt]), max_new_tokens=8, do_sample=False
+            )[0]
+        expected, _ = published_scores(model, tokens.tolist(), len(prompt))
+        pieces, values = zip(*row["tokens"], strict=True)
+        assert list(pieces) == loaded.tokenizer.pieces(tokens[len(prompt) :].numpy())
+        np.testing.assert_allclose(values, expected, atol=1e-4)
+        assert row["log_probability"] == pytest.approx(expected.sum(), abs=1e-3)
+        whole = ids if around[0] else [tokenizer.eos_token_id, *ids]
+        if len(whole) == 1:
+            assert other["tokens"] == [] and other["score"] == 0
+            continue
+        expected, perplexity = published_scores(model, whole, 1)
+        np.testing.assert_allclose([x for _, x in other["tokens"]], expected, atol=1e-4)
+        own = math.exp(-other["score"] / len(other["tokens"]))
+        assert own == pytest.approx(perplexity, rel=1e-3)
 
 
 @pytest.mark.slow
