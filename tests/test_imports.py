@@ -29,7 +29,7 @@ MAY_IMPORT = {
     "placeables": [],
     "terminal": [],
     "layers": ["accelerators", "assertions", "gradients"],
-    "generation": ["assertions", "layers.masks", "layers.portable"],
+    "generation": ["accelerators", "assertions", "layers.masks", "layers.portable"],
     "detection": ["assertions", "layers.masks"],
     "training": [
         "accelerators",
@@ -94,6 +94,7 @@ MAY_IMPORT = {
         "array_files",
         "contexts",
         "entities",
+        "generation.compiled",
         "generation.search",
         "placeables",
         "text.glossary",

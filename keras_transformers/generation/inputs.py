@@ -18,6 +18,7 @@ from keras_transformers.generation.request import (
 )
 from keras_transformers.generation.search import Search
 from keras_transformers.generation.speculative import Speculative
+from keras_transformers.generation.stepwise import Greedy, Sampling
 
 CacheDtype = Literal["float32", "float16", "bfloat16", "int8"]
 CacheType: TypeAlias = CacheDtype | None
@@ -145,6 +146,17 @@ def check_end(owner: str, model: Decodable, search: Search, end_id: int) -> None
         )
 
 
+def check_streamable(owner: str, search: Search) -> None:
+    """Raises ValueError unless a search knows a token for good as soon as it has chosen it."""
+    if isinstance(search, Greedy | Sampling) and search.beams == 1:
+        return
+    raise ValueError(
+        f"{owner}: to stream, `search` must be `Greedy()` or `Sampling(...)` of one sample, which "
+        "choose one token after the other; a beam search knows the first token only when it has "
+        f"the last. Received: {type(search).__name__} of {search.beams}"
+    )
+
+
 def check_counts(batch_size: int, stages: int | None) -> None:
     """Raises ValueError unless these arguments of `generate_all` are positive integers."""
     for name, value in (("batch_size", batch_size), ("stages", stages)):
@@ -209,7 +221,12 @@ def forced_ids(prompt: Array | None, batch: int, limit: int, padding: int) -> Ar
 
 
 def checked_phrases(
-    phrases: Values | None, batch: int, vocab: int | None, padding: int, ends: tuple[int, ...]
+    owner: str,
+    phrases: Values | None,
+    batch: int,
+    vocab: int | None,
+    padding: int,
+    ends: tuple[int, ...],
 ) -> Array | None:
     """Phrases as `generate` takes them, int32; None where there are none."""
     if phrases is None:
@@ -219,23 +236,23 @@ def checked_phrases(
     integers = np.issubdtype(found.dtype, np.integer)
     if not integers or found.ndim not in (3, 4) or len(found) != batch or not found.size:
         raise ValueError(
-            f"generate: `phrases` must be {shape}. Received: {found.dtype} of shape {found.shape}"
+            f"{owner}: `phrases` must be {shape}. Received: {found.dtype} of shape {found.shape}"
         )
-    check_vocabulary("generate", "phrases", found, vocab, padding)
+    check_vocabulary(owner, "phrases", found, vocab, padding)
     behind = np.diff((found == padding).astype("int32"), axis=-1) < 0
     if np.isin(found, ends).any() or behind.any():
         named = ", ".join(map(str, ends))
         raise ValueError(
-            f"generate: `phrases` must have no END, {named}, and padding only behind their ids."
+            f"{owner}: `phrases` must have no END, {named}, and padding only behind their ids."
         )
     return found.astype("int32")
 
 
-def split_first(forced: Array, padding: int) -> tuple[Array, Array]:
+def split_first(owner: str, forced: Array, padding: int) -> tuple[Array, Array]:
     """The first token of each prompt, and what is forced behind it."""
     if (forced[:, :1] == padding).any() or forced.shape[1] < 2:
         raise ValueError(
-            "generate: with `start_id`=None, every prompt must have a token, and `max_length` be "
+            f"{owner}: with `start_id`=None, every prompt must have a token, and `max_length` be "
             "at least 2."
         )
     return forced[:, 0], forced[:, 1:]
