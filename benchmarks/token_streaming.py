@@ -3,11 +3,11 @@
     python -m benchmarks.token_streaming
     python -m benchmarks.token_streaming --models small --prompts 32
 
-Language models of GPT-2's architecture and random weights: "tiny", whose step takes less than a
-call of a compiled program, and "small", GPT-2's 124 M parameters with 50,257 tokens. One prompt, 128
-new tokens that never end the text, greedy. Each candidate has a process of its own, and they take
-turns. Before anything is timed, the tokens of all must be the same. `first_milliseconds` is what a stream takes
-until it yields its first token.
+Language models of GPT-2's architecture and random weights: "tiny", whose steps are short, so that
+what a call costs besides shows, and "small", GPT-2's 124 M parameters with 50,257 tokens. One
+prompt, 128 new tokens that never end the text, greedy. Each candidate has a process of its own, and
+they take turns. Before anything is timed, the tokens of all must be the same. The column `first
+milliseconds` is what a stream takes until it yields its first token.
 """
 
 import argparse
