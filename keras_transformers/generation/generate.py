@@ -1,6 +1,5 @@
 """From a model and ids to decoded ids: one batch, or as many sequences as there are."""
 
-import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, cast, overload
 
@@ -194,7 +193,7 @@ def stream(
         )
     options["tokens_at_a_time"] = tokens_at_a_time
     parts = run_in_parts("stream", model, source, forced, None, search, start, end_id, **options)
-    return itertools.chain.from_iterable(part.tokens for part in parts)
+    return (token for part in parts for token in part.tokens)
 
 
 class _Prepared(NamedTuple):

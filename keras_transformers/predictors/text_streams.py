@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
@@ -20,8 +20,8 @@ UNSETTLED = re.compile(r"[\s\ufffd\x10]+\Z")
 class TextStream(Iterator[str]):
     """Pieces of a text while a model writes it; joined, they are the text that `predict` gives.
 
-    A piece is what no later token can change: never a part of a character. Whoever stops reading
-    may just drop the stream.
+    A piece is what no later token can change: never a part of a character. A stream that is not
+    read to its end may be dropped.
 
     Args:
         parts: Tokens, as `generation.stream` chooses them.
@@ -58,7 +58,13 @@ class TextStream(Iterator[str]):
     def __next__(self) -> str:
         return next(self._pieces)
 
-    def _read(self, parts: Iterable[Part], texts_of: TextsOf, byte: int | None) -> Iterator[str]:
+    def close(self) -> None:
+        """Ends the stream: nothing more is written."""
+        self._pieces.close()
+
+    def _read(
+        self, parts: Iterable[Part], texts_of: TextsOf, byte: int | None
+    ) -> Generator[str, None, None]:
         tokens: list[int] = []
         text = sent = ""
         for part in parts:

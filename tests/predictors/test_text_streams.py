@@ -278,6 +278,10 @@ def test_a_stream_may_be_dropped_and_streams_may_take_turns():
     expected = [ours.predict("the king", details=True, seed=seed, **hot) for seed in seeds]
     streams = [ours.stream("the king", seed=seed, tokens_at_a_time=1, **hot) for seed in seeds]
     next(ours.stream("the king", seed=5, **hot))
+    left = ours.stream("the king", seed=5, tokens_at_a_time=1, **hot)
+    next(left)
+    left.close()
+    assert list(left) == []
     turns = list(itertools.zip_longest(*streams, fillvalue=""))
     assert ["".join(row) for row in zip(*turns, strict=True)] == [
         each["continuation"] for each in expected
