@@ -39,7 +39,8 @@ class _Generator(keras.Model):
         self, model: Decodable, search: Search, end_id: int, prompt_length: int, stages: int | None,
         cache_dtype: str | None, prompt_scores: bool
     ) -> None:  # fmt: skip
-        super().__init__(name="generator", dtype=model.dtype_policy)
+        # Random numbers keep their dtype.
+        super().__init__(name="generator", dtype=model.dtype_policy, autocast=False)
         self.model = model
         self.search = search
         self.draft = getattr(search, "draft", None)  # whose weights Keras must know
@@ -77,7 +78,7 @@ class _InParts(keras.Layer):
         self.fixed["padding_id"], self.fixed["prompt_scores"] = padding_of(model), False
         self.cache_dtype = cache_dtype
         self.built = True
-        self.run = compiled(self, self.variables)
+        self.run = compiled(lambda inputs: self(inputs), self.variables)
 
     def call(self, inputs: dict[str, Any]) -> Any:
         if "begun" not in inputs:
