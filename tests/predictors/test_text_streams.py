@@ -33,8 +33,8 @@ LINES = ["the king and the queen", "to be or not to be", "a cat sat on the mat"]
 SIZES = {"hidden_dim": 24, "num_heads": 2, "mlp_dim": 32, "num_layers": 1}
 SENTENCE_PIECES = {
     "sentence pieces": {"vocab_size": 40},
-    "sentence pieces with bytes": {"vocab_size": 300, "byte_fallback": True},
-    "lossless": {"vocab_size": 300, "lossless": True},
+    "sentence pieces with bytes": {"vocab_size": 280, "byte_fallback": True},
+    "lossless": {"vocab_size": 280, "lossless": True},
 }
 KINDS = ("byte pairs", "word pieces", "pieces", *SENTENCE_PIECES, *scripts.KINDS)
 TOLD = ["byte pairs", "sentence pieces with bytes", "lossless", "llama 2", "bert"]
@@ -199,17 +199,17 @@ def generator(kind="byte pairs"):
     padding = -1 if kind == "byte pairs" else tokenizer.pad_id
     options = {"max_length": 80, "padding_id": padding}
     model = LanguageModel.from_variant("small", tokenizer.vocab_size, **SIZES, **options)
-    writer = TextGenerator(random_weights(model, (None, None)), tokenizer, Greedy(), 12, (4, 16))
+    writer = TextGenerator(random_weights(model, (None, None)), tokenizer, Greedy(), 12, (16,))
     return TextGeneratorPredictor(writer)
 
 
 @functools.cache
 def translator(languages=()):
-    tokenizer = SentencePieceTokenizer.train(LINES, vocab_size=42, languages=languages)
+    tokenizer = SentencePieceTokenizer.train(LINES, vocab_size=28, languages=languages)
     model = Transformer.from_variant("base", tokenizer.vocab_size, **SIZES)
     shape = {"source": (None, None), "target": (None, None)}
     return TranslatorPredictor(
-        Translator(random_weights(model, shape), tokenizer, Greedy(), (8, 16))
+        Translator(random_weights(model, shape), tokenizer, Greedy(), (16,))
     )
 
 
@@ -221,7 +221,7 @@ SEARCHES = {
 }
 
 
-@pytest.mark.parametrize("settings", SEARCHES.values(), ids=SEARCHES)
+@pytest.mark.parametrize("settings", slow_except(SEARCHES, "own", "seed"))
 @pytest.mark.parametrize("kind", slow_except(["byte pairs", "lossless", "llama 2"], "byte pairs"))
 def test_a_streamed_continuation_is_that_of_predict(kind, settings):
     ours = generator(kind)
@@ -233,7 +233,7 @@ def test_a_streamed_continuation_is_that_of_predict(kind, settings):
         assert stream.finished == expected["finished"]
 
 
-@pytest.mark.parametrize("settings", SEARCHES.values(), ids=SEARCHES)
+@pytest.mark.parametrize("settings", slow_except(SEARCHES, "own", "last"))
 def test_a_streamed_translation_is_that_of_predict(settings):
     ours = translator()
     for text in ("the king", "to be or not to be", "", " "):
