@@ -31,11 +31,11 @@ class Begun(NamedTuple):
     """A search between two of its steps: tensors alone, which one program hands to the next.
 
     Args:
-        index: Position of the next token, a scalar.
+        position: That of the next token, a scalar.
         batch: A `Batch`.
     """
 
-    index: Index
+    position: Index
     batch: Batch
 
 

@@ -89,7 +89,7 @@ class _InParts(keras.Layer):
         request = Request(**begun.batch.requested, **self.fixed)
         begun = self.search.go_on(self.model.decode_step, begun, request, inputs["number"])
         hypotheses = begun.batch.hypotheses
-        found = self.search.finish(hypotheses, begun.index, request)
+        found = self.search.finish(hypotheses, begun.position, request)
         return begun, found, ops.all(self.search.done(hypotheses))
 
 
@@ -257,14 +257,14 @@ def _parts(
     """Yields the tokens from the position `first` on."""
     limit = inputs["forced"].shape[1]
     begun: Begun = program.run(inputs)
-    index = int(begun.index)  # of a model without `prefill` it is not yet `first`
+    index = int(begun.position)  # of a model without `prefill` it is not yet `first`
     number, done = at_a_time or 1, False
     while not done and index < limit:
         before, started = index, time.perf_counter()
         steps = ops.convert_to_tensor(max(first - before, 0) + number, "int32")
         begun, found, is_done = program.run({"begun": begun, "number": steps})
         found = keras.tree.map_structure(ops.convert_to_numpy, found)
-        index, done = int(begun.index), bool(is_done)
+        index, done = int(begun.position), bool(is_done)
         seconds = (time.perf_counter() - started) / (index - before)
         check_sound(owner, found)
         tokens = found["tokens"][0, max(before, first) : index].tolist()
