@@ -1,19 +1,22 @@
 """Asks a trained model: of a run, a published folder, or a SavedModel.
 
     python -m recipes.predict runs/translation "Open the door" "Close the window"
+    python -m recipes.predict runs/language_model "Once" --stream
     python -m recipes.predict runs/vit runs/vit/example.png
     python -m recipes.predict runs/translation --input lines.txt.gz --output translated
     python -m recipes.predict runs/text_classification --input 'mails/*.jsonl' --output classes
     python -m recipes.predict runs/vit --input images --output classes --workers 4
     python -m recipes.predict runs/language_model "To be" --scores
 
-With texts or images on the command line, the answers are printed, a line each. With `--input`,
+With texts or images on the command line, the answers are printed, a line each; with `--stream`
+while they are written. With `--input`,
 many rows are answered into the folder of `--output`: `predictions.txt` or `.jsonl`, one line a row
 in the order of the input, and `bad_rows.tsv`. A run that was killed goes on where it was when the
 same command is given again.
 """
 
 import dataclasses
+import itertools
 import json
 import pathlib
 import typing
@@ -27,6 +30,8 @@ from .bulk.answers import loaded
 from .bulk.shards import BAD_ROWS, LINE
 from .command_line import command
 
+INTERRUPTED = 130  # what shells call a program that Ctrl-C has ended
+
 
 @dataclasses.dataclass(frozen=True)
 class Config(job.Asking):
@@ -36,6 +41,8 @@ class Config(job.Asking):
     input: str | None = None  # a file, a pattern in quotes, or a folder: .txt, .tsv, .csv, .jsonl,
     # .json, .parquet (texts also .gz or .xz), or images
     output: str | None = None  # folder for the answers to --input
+    stream: bool = False  # print what a text generator, or a translator without beams (--search
+    # greedy), writes while it writes it
     format: typing.Literal["txt", "jsonl"] | None = None  # txt of a translator, else jsonl
     scores: bool = False  # of translators and text generators: log-probabilities, too, in jsonl
 
@@ -52,6 +59,24 @@ def ask(config):
         if isinstance(answer, Refused):
             raise ValueError(f"argument {number + 1} {answer.reason}")
         print(answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False))
+
+
+def ask_streaming(config):
+    """Prints the texts that the texts on the command line lead to, while they are written."""
+    predictor = loaded(*config.asked)
+    if not hasattr(predictor, "stream"):
+        raise ValueError(
+            f"--stream is of text generators and translators. Received: a {predictor.kind}"
+        )
+    try:
+        for text in config.raw:
+            pieces = predictor.stream(text)
+            for piece in itertools.chain([pieces.prompt], pieces):
+                print(piece, end="", flush=True)
+            print(flush=True)
+    except KeyboardInterrupt:
+        print(flush=True)
+        raise SystemExit(INTERRUPTED) from None
 
 
 def ask_many(config):
@@ -82,7 +107,11 @@ def run(config):
         raise ValueError("Give texts or images to ask about, or --input, and not both.")
     if bool(config.input) != bool(config.output):
         raise ValueError("--input and --output go together.")
+    if config.stream and config.input:
+        raise ValueError("--stream is of texts on the command line, not of --input.")
     config.check()
+    if config.stream:
+        return ask_streaming(config)
     return ask_many(config) if config.input else ask(config)
 
 

@@ -30,7 +30,7 @@ MAY_IMPORT = {
     "terminal": [],
     "words": [],
     "layers": ["accelerators", "assertions", "gradients"],
-    "generation": ["assertions", "layers.masks", "layers.portable", "words"],
+    "generation": ["accelerators", "assertions", "layers.masks", "layers.portable", "words"],
     "detection": ["assertions", "layers.masks"],
     "training": [
         "accelerators",
@@ -97,6 +97,7 @@ MAY_IMPORT = {
         "array_files",
         "contexts",
         "entities",
+        "generation.compiled",
         "generation.search",
         "placeables",
         "text.glossary",

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from keras_transformers.annotations import Tokenizer
@@ -24,9 +25,12 @@ from keras_transformers.export.served import (
 )
 from keras_transformers.export.token_scores import ContinuationScores
 from keras_transformers.generation import Request, Sampling, StopStrings, decode
+from keras_transformers.generation.compiled import run_in_parts
+from keras_transformers.generation.inputs import check_streamable
 from keras_transformers.generation.request import Decodable, padding_of, vocabularies_of
 from keras_transformers.generation.search import Search
 from keras_transformers.predictors import TextGeneratorPredictor
+from keras_transformers.predictors.text_streams import TextStream, byte_id
 
 DEFAULT_SEARCH = Sampling(temperature=0.8, top_p=0.95)
 LENGTHS = (16, 64, 256, 1024, 4096)  # of prompts, where nothing else is said
@@ -171,32 +175,41 @@ class TextGenerator(Served):
             score: Function that makes more of the tokens of a round, see `ContinuationScores`.
             scores: Names and shapes of what `score` gives.
         """
-        longest = self._lengths[-1]
-        text, cut = bounded(text, longest, end=True)
-        ids = self._ids(text)
-        lengths = ids.row_lengths()
-        prompts = tf.concat([self._beginnings(lengths == 0), ids[:, -longest:]], axis=1)
+        prompts, truncated = self._prompts(text)
 
         def compute(ids: tf.RaggedTensor, rows: tf.Tensor) -> dict[str, tf.Tensor]:
             return self._write(ids, rows, rounds, score)
 
         results = {**self._results(), **(scores or {})}
         found = rounds.run_by_length(compute, prompts, results, self._row_numbers(prompts))
-        return {**found, "truncated": (lengths > longest) | cut}
+        return {**found, "truncated": truncated}
+
+    def _prompts(self, text: tf.Tensor) -> tuple[tf.RaggedTensor, tf.Tensor]:
+        """Ids of texts, behind START or END, and which texts are cut."""
+        longest = self._lengths[-1]
+        text, cut = bounded(text, longest, end=True)
+        ids = self._ids(text)
+        lengths = ids.row_lengths()
+        prompts = tf.concat([self._beginnings(lengths == 0), ids[:, -longest:]], axis=1)
+        return prompts, (lengths > longest) | cut
+
+    def _forced(self, ids: tf.RaggedTensor, rounds: Rounds) -> tuple[tf.Tensor, tf.Tensor]:
+        """The first token of ragged prompts, `(batch, 1)`, and the others, with room behind."""
+        padding = padding_of(self._model)
+        prompts = rounds.padded(ids, [length + 1 for length in self._lengths], padding)
+        widths = [[0, 0], [0, self._new_tokens]]
+        return prompts[:, :1], tf.pad(prompts[:, 1:], widths, constant_values=padding)
 
     def _write(
         self, ids: tf.RaggedTensor, rows: tf.Tensor, rounds: Rounds, score: Any = None
     ) -> dict[str, tf.Tensor]:
         """Continues ragged prompts, START first, of these numbers in their request."""
-        padding = padding_of(self._model)
-        prompts = rounds.padded(ids, [length + 1 for length in self._lengths], padding)
-        size = tf.shape(prompts)[1]
-        start, forced = prompts[:, :1], prompts[:, 1:]
-        widths = [[0, 0], [0, self._new_tokens]]
-        forced = tf.pad(forced, widths, constant_values=padding)
-        drawn = uniform(self._search, tf.shape(forced)[1], rows, self.seed)
+        start, forced = self._forced(ids, rounds)
+        width = tf.shape(forced)[1]
+        drawn = uniform(self._search, width, rows, self.seed)
         decode_rows = rounds.program(self._decode)
-        tokens, finished = decode_rows(start[:, 0], forced, drawn, size - 1, rounds.stages)
+        prompt_length = width - self._new_tokens
+        tokens, finished = decode_rows(start[:, 0], forced, drawn, prompt_length, rounds.stages)
         prompts = self._text(tf.concat([start, forced], axis=1))
         number = sequences_of(self._search)
         starts = tf.repeat(start, number, axis=0)
@@ -280,6 +293,64 @@ class TextGenerator(Served):
         lengths = None if number > self._new_tokens else self._lengths
         stop = self.stop_strings if stop_strings is None else stop_strings
         return TextGenerator(self._model, self._tokenizer, search, number, lengths, stop)
+
+    def stream(self, prompt: str | bytes, tokens_at_a_time: int | None = None) -> TextStream:
+        """Goes on with one text, and hands over what follows it while it is written.
+
+        The pieces are the continuation that a call gives for the text alone.
+
+        Args:
+            prompt: The text.
+            tokens_at_a_time: See `generation.stream`.
+
+        Returns:
+            An iterator of str, with the attributes `prompt`, the text as the model reads it,
+            `truncated`, and `finished`, whether the model ended the text.
+
+        Raises:
+            ValueError: If the search is neither `Greedy()` nor `Sampling(...)` of one sample.
+
+        Example:
+        >>> from keras_transformers.export import TextGenerator
+        >>> from keras_transformers.generation import Greedy
+        >>> from keras_transformers.models import LanguageModel
+        >>> from keras_transformers.text import SentencePieceTokenizer
+        >>> tokenizer = SentencePieceTokenizer.train(["a cat sat on a mat"] * 9, vocab_size=14)
+        >>> model = LanguageModel.from_variant("tiny", 14)
+        >>> writer = TextGenerator(model, tokenizer, Greedy(), 5, prompt_lengths=(8,))
+        >>> pieces = writer.stream("a cat")
+        >>> pieces.prompt + "".join(pieces) == writer.write(["a cat"])[0]
+        True
+        """
+        search, padding = self._search, padding_of(self._model)
+        check_streamable("TextGenerator", search)
+        ids, truncated = self._prompts(strings([prompt]))
+        start, forced = self._forced(ids, self._rounds)
+        drawn = uniform(search, forced.shape[1], self._row_numbers(ids), self.seed)
+        forced, size = forced.numpy(), forced.shape[1] - self._new_tokens
+        most = np.sum(forced != padding, axis=1) + self._new_tokens
+        none = np.zeros((1, 0), "int32")  # of a source
+        named = (self._model, none, forced, most, search, start[:, 0].numpy())
+        parts = run_in_parts(
+            "TextGenerator",
+            *named,
+            self._tokenizer.end_id,
+            None if drawn is None else drawn.numpy(),
+            size,
+            stop_strings=self._stop,
+            tokens_at_a_time=tokens_at_a_time,
+        )
+        before = ids[0].numpy().tolist()
+        begin = self._text(ids.to_tensor()).numpy()[0]
+
+        def texts_of(rows: list[list[int]]) -> list[str]:
+            rows = [before + tokens for tokens in rows]
+            texts = self._text(tf.ragged.constant(rows, tf.int32).to_tensor(padding)).numpy()
+            return [text[len(begin) :].decode("utf-8", "replace") for text in texts]
+
+        byte, shown = byte_id(self._tokenizer), begin.decode("utf-8", "replace")
+        cut = bool(truncated[0])
+        return TextStream(parts, texts_of, byte, shown, cut, self.stop_strings)
 
     def write(self, prompts: Sequence[str]) -> list[str]:
         """Goes on with a list of str; returns the prompts with what follows."""

@@ -21,10 +21,13 @@ from keras_transformers.export.rounds import (
 )
 from keras_transformers.export.served import bounded, lengths_for, strings
 from keras_transformers.generation import BeamSearch, Request, Shortlist, Shortlisted, decode
+from keras_transformers.generation.compiled import Part, run_in_parts
+from keras_transformers.generation.inputs import check_streamable
 from keras_transformers.generation.request import Decodable, most_tokens, padding_of
 from keras_transformers.generation.search import Search
 from keras_transformers.generation.shortlists import Within
 from keras_transformers.predictors.demands import AnyGlossary, Demanded, answer_with
+from keras_transformers.predictors.text_streams import TextStream, byte_id
 from keras_transformers.text.context import Context
 from keras_transformers.text.frames import in_marks
 
@@ -340,6 +343,56 @@ class Translator(FurtherFunctions):
         number = self._new_tokens if new_tokens is None else new_tokens
         named = (self._model, self._tokenizer, search, self._lengths, shortlist, number)
         return Translator(*named)
+
+    def stream(
+        self,
+        sentence: str | bytes,
+        target_language: str | None = None,
+        tokens_at_a_time: int | None = None,
+    ) -> TextStream:
+        """Translates one text, and hands over the translation while it is written.
+
+        The pieces are the translation that a call gives for the text alone.
+
+        Args:
+            sentence, target_language: One of each, as `translate` takes them.
+            tokens_at_a_time: See `generation.stream`.
+
+        Returns:
+            An iterator of str, with the attributes `truncated`, and `finished`, whether the model
+            ended the translation.
+
+        Raises:
+            ValueError: If the search is neither `Greedy()` nor `Sampling(...)` of one sample, or
+                as `translate`.
+        """
+        search, padding = self._search, padding_of(self._model)
+        check_streamable("Translator", search)
+        if wrong := refused_context(sentence, self.context):
+            raise ValueError(f"Translator: a sentence {wrong}")
+        languages = self._languages.given(target_language, 1)
+        ids, empty, cut = self._sources(strings([sentence]), *languages)
+        source = self._rounds.padded(ids, self._lengths, padding)
+        most = self.most_tokens(source.shape[1])
+        drawn = self.drawn(ids, tf.constant(most), self._row_numbers(ids))
+        pieces = tf.reduce_sum(tf.cast(source != padding, tf.int32), axis=1)
+        forced, limits = np.full((1, most), padding, "int32"), self.most_tokens(pieces).numpy()
+        named = (self._model, source.numpy(), forced, limits, search, self._start_id)
+        parts = run_in_parts(
+            "Translator",
+            *named,
+            self._tokenizer.end_id,
+            None if drawn is None else drawn.numpy(),
+            tokens_at_a_time=tokens_at_a_time,
+        )
+
+        def texts_of(rows: list[list[int]]) -> list[str]:
+            texts = self._tokenizer.detokenize(tf.ragged.constant(rows, tf.int32)).numpy()
+            return [text.decode("utf-8", "replace") for text in texts]
+
+        if empty[0]:  # an empty text has an empty translation
+            parts = iter((Part([], True),))
+        return TextStream(parts, texts_of, byte_id(self._tokenizer), truncated=bool(cut[0]))
 
     def translate(
         self,

@@ -5,7 +5,7 @@ from keras_transformers.generation.beam import BeamSearch
 from keras_transformers.generation.boundaries import Boundaries
 from keras_transformers.generation.constraints import Constraints
 from keras_transformers.generation.decode import decode
-from keras_transformers.generation.generate import generate, generate_all
+from keras_transformers.generation.generate import generate, generate_all, stream
 from keras_transformers.generation.penalties import coverage_penalty, length_penalty
 from keras_transformers.generation.request import Request
 from keras_transformers.generation.shortlisted import Shortlisted
@@ -31,4 +31,5 @@ __all__ = [
     "generate",
     "generate_all",
     "length_penalty",
+    "stream",
 ]

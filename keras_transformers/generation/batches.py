@@ -27,6 +27,18 @@ class Batch(NamedTuple):
     requested: dict[str, Any]
 
 
+class Begun(NamedTuple):
+    """A search between two of its steps: tensors alone, which one program hands to the next.
+
+    Args:
+        position: That of the next token, a scalar.
+        batch: A `Batch`.
+    """
+
+    position: Index
+    batch: Batch
+
+
 def requested(request: Request) -> dict[str, Any]:
     """The tensors of a request that have a row for each sequence."""
     parts = ((name, getattr(request, name)) for name in PER_ROW)

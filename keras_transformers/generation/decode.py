@@ -4,8 +4,9 @@ from typing import Any, cast
 
 from keras import ops
 
-from keras_transformers.annotations import Tensor
+from keras_transformers.annotations import Index, Tensor
 from keras_transformers.assertions import at_most, require
+from keras_transformers.generation.batches import Begun
 from keras_transformers.generation.request import (
     IMPOSSIBLE,
     Decodable,
@@ -81,13 +82,39 @@ def _searched(
         )
     capacity = _capacity(model, search.beams, request) if stages is None else None
     length = ops.shape(request.forced)[1] if capacity is None else capacity.length
-    state, shared = model.start_decoding(source, search.beams, length, **options)
-    state = _held(model, state, search.beams, cache_dtype)
-    prefilled, state = _prefill(model, state, search.beams, request)
+    ready = _ready(model, source, search.beams, request, length, cache_dtype, **options)
+    state, shared, prefilled = ready
     step = model.decode_step
     if listed is not None:
         step, shared = listed.step, (shared, listed.within.allowed)
     return search(step, state, request, shared, stages, prefilled, capacity)
+
+
+def begin(
+    model: Decodable, source: Tensor, search: Search, request: Request, cache_dtype: str | None
+) -> Begun:
+    """Returns a search that has read its sources and prompts, see `Search.go_on`.
+
+    Args:
+        model, source, request, cache_dtype: As for `decode`.
+        search: `Greedy()` or `Sampling(...)`.
+    """
+    request = _within_positions(model, request)
+    length = ops.shape(request.forced)[1]
+    ready = _ready(model, source, search.beams, request, length, cache_dtype)
+    state, shared, prefilled = ready
+    return search.begin(state, request, shared, prefilled)
+
+
+def _ready(
+    model: Decodable, source: Tensor, beams: int, request: Request, length: Index,
+    cache_dtype: str | None, **options: Any
+) -> tuple[Any, Any, Prefilled | None]:  # fmt: skip
+    """State, what no step changes, and the prompts, of a model with room for `length` tokens."""
+    state, shared = model.start_decoding(source, beams, length, **options)
+    state = _held(model, state, beams, cache_dtype)
+    prefilled, state = _prefill(model, state, beams, request)
+    return state, shared, prefilled
 
 
 def _started(

@@ -8,7 +8,7 @@ import numpy as np
 
 from keras_transformers.annotations import Array, Ids
 from keras_transformers.generation.beam import BeamSearch
-from keras_transformers.generation.compiled import run_batch, uniform_of
+from keras_transformers.generation.compiled import run_batch, run_in_parts, uniform_of
 from keras_transformers.generation.inputs import (
     CacheType,
     buckets,
@@ -17,6 +17,7 @@ from keras_transformers.generation.inputs import (
     check_end,
     check_sound,
     check_source,
+    check_streamable,
     checked_ids,
     checked_phrases,
     checked_sequences,
@@ -134,48 +135,137 @@ def generate(
     >>> result["tokens"].shape
     (1, 6)
     """
-    padding, (of_sources, of_targets) = padding_of(model), vocabularies_of(model)
-    check_cache_dtype("generate", model, cache_dtype)
     search = search or Greedy()
-    start_id = start_in("generate", model, search, start_id, max_length)
-    check_end("generate", model, search, end_id)
+    named = (model, source, prompt, search, max_length, start_id, end_id, phrases)
+    prepared = _prepared("generate", *named, cache_dtype=cache_dtype)
+    source, forced, start, first, options = prepared
+    options |= {"prompt_scores": prompt_scores, "stop_strings": stop_strings}
+    found = run_batch(model, source, forced, None, search, start, end_id, **options)
+    check_sound("generate", found)
+    return found if first is None else with_first(found, first, padding_of(model))
+
+
+def stream(
+    model: Decodable,
+    source: Ids | None = None,
+    prompt: Ids | None = None,
+    search: Search | None = None,
+    max_length: int | None = None,
+    start_id: int | None = 1,
+    end_id: int = 2,
+    cache_dtype: CacheType = None,
+    phrases: Any = None,
+    stop_strings: StopStrings | None = None,
+    tokens_at_a_time: int | None = None,
+) -> Iterator[int]:
+    """Decodes one sequence, and yields its tokens while they are chosen.
+
+    They are the tokens of `generate` with the same arguments, behind the prompt. XLA compiles once
+    for each shape and each search, whatever `tokens_at_a_time`. The iterator may be left at any
+    time, and several may take turns.
+
+    Args:
+        model, max_length, start_id, end_id, cache_dtype, phrases, stop_strings: See `generate`.
+        source, prompt: As `generate` takes them, each of one sequence: `(1, length)`.
+        search: `Greedy()` (default) or `Sampling(...)` of one sample. Others do not know a token
+            for good when they have chosen it.
+        tokens_at_a_time: Most tokens that are chosen between two looks at them. By default the
+            first comes alone, and then as many as take about a tenth of a second.
+
+    Returns:
+        Iterator of int, END or the token that completes a stop string the last where the search
+        comes to it.
+
+    Raises:
+        ValueError: As `generate`; also if there is more than one sequence, the search is another,
+            or `tokens_at_a_time` is no positive integer; and from the iterator, if the model's
+            logits are NaN.
+
+    Example:
+    >>> import numpy as np
+    >>> from keras_transformers.generation import generate, stream
+    >>> from keras_transformers.models import LanguageModel
+    >>> model = LanguageModel.from_variant("tiny", 31, num_layers=1)
+    >>> prompt = np.array([[5, 7]])
+    >>> tokens = list(stream(model, prompt=prompt, max_length=6))
+    >>> whole = generate(model, prompt=prompt, max_length=6)
+    >>> [5, 7, *tokens] == whole["tokens"][0, : whole["lengths"][0]].tolist()
+    True
+    """
+    search = search or Greedy()
+    check_streamable("stream", search)
+    named = (model, source, prompt, search, max_length, start_id, end_id, phrases)
+    prepared = _prepared("stream", *named, cache_dtype=cache_dtype)
+    source, forced, start, _, options = prepared
+    if len(forced) != 1:
+        raise ValueError(
+            "stream: `source` and `prompt` must have one sequence, shape (1, length); `generate` "
+            f"takes more. Received: {len(forced)}"
+        )
+    options |= {"stop_strings": stop_strings, "tokens_at_a_time": tokens_at_a_time}
+    parts = run_in_parts("stream", model, source, forced, None, search, start, end_id, **options)
+    return (token for part in parts for token in part.tokens)
+
+
+class _Prepared(NamedTuple):
+    """Arguments of `generate` after all checks."""
+
+    source: Array
+    forced: Array
+    start: int | Array
+    first: Array | None  # tokens that stand where START would
+    options: dict[str, Any]  # of `run_batch`
+
+
+def _prepared(
+    owner: str,
+    model: Decodable,
+    source: Ids | None,
+    prompt: Ids | None,
+    search: Search,
+    max_length: int | None,
+    start_id: int | None,
+    end_id: int,
+    phrases: Any,
+    cache_dtype: CacheType,
+) -> _Prepared:
+    """Checks what `generate` and `stream` take, see there."""
+    padding, (of_sources, of_targets) = padding_of(model), vocabularies_of(model)
+    check_cache_dtype(owner, model, cache_dtype)
+    start_id = start_in(owner, model, search, start_id, max_length)
+    check_end(owner, model, search, end_id)
     if source is not None:
         shape = "integer ids of shape (batch, length)"
-        source = checked_ids("generate", "source", source, shape, of_sources, padding)
-        check_source("generate", model, source.shape[1])
+        source = checked_ids(owner, "source", source, shape, of_sources, padding)
+        check_source(owner, model, source.shape[1])
         source = forced_ids(source, len(source), source.shape[1], padding)
         usual = within_positions(2 * source.shape[1] + 10, model, search)
         limit = usual if max_length is None else max_length
     elif prompt is None or max_length is None:
-        raise ValueError("generate: without `source`, give `prompt` and `max_length`.")
+        raise ValueError(f"{owner}: without `source`, give `prompt` and `max_length`.")
     else:
-        search.constraints.check_no_ratio("generate: without `source`")
+        search.constraints.check_no_ratio(f"{owner}: without `source`")
         limit = max_length
     positions, first = 0, None
     if prompt is not None:
         shape = f"({'batch' if source is None else len(source)}, at most {limit})"
         shape = f"integer ids of shape {shape}"
-        prompt = checked_ids("generate", "prompt", prompt, shape, of_targets, padding)
+        prompt = checked_ids(owner, "prompt", prompt, shape, of_targets, padding)
         source = np.zeros((len(prompt), 0), "int32") if source is None else source
         if len(prompt) != len(source) or prompt.shape[1] > limit:
-            raise ValueError(f"generate: `prompt` must be {shape}. Received: shape {prompt.shape}")
+            raise ValueError(f"{owner}: `prompt` must be {shape}. Received: shape {prompt.shape}")
         if hasattr(model, "prefill"):
             positions = prompt_positions(prompt.shape[1], limit)
     assert source is not None  # since there is a prompt, or it was refused above
     forced = forced_ids(prompt, len(source), limit, padding)
     start: int | Array | None = start_id
     if start is None:  # the first token of each stands where START would
-        first, forced = split_first(forced, padding)
+        first, forced = split_first(owner, forced, padding)
         start, positions = first, min(positions, limit - 1)
     options: dict[str, Any] = {"prompt_length": positions, "cache_dtype": cache_dtype}
-    options |= {"prompt_scores": prompt_scores, "stop_strings": stop_strings}
     ends = search.constraints.boundaries.ends or (end_id,)
-    options["phrases"] = checked_phrases(
-        "generate", phrases, len(source), of_targets, padding, ends
-    )
-    found = run_batch(model, source, forced, None, search, start, end_id, **options)
-    check_sound("generate", found)
-    return found if first is None else with_first(found, first, padding)
+    options["phrases"] = checked_phrases(owner, phrases, len(source), of_targets, padding, ends)
+    return _Prepared(source, forced, start, first, options)
 
 
 @overload
@@ -434,7 +524,7 @@ def _decoded(
         return run_batch(
             model, source, forced, limits, search, start, end, uniform=random, **options
         )
-    first, forced = split_first(forced, padding, "generate_all")
+    first, forced = split_first("generate_all", forced, padding)
     options["prompt_length"] = min(options["prompt_length"], forced.shape[1])
     random = None if random is None else random[:, : forced.shape[1]]
     decoded = run_batch(

@@ -18,6 +18,7 @@ from keras_transformers.generation.request import (
 )
 from keras_transformers.generation.search import Search
 from keras_transformers.generation.speculative import Speculative
+from keras_transformers.generation.stepwise import Greedy, Sampling
 
 CacheDtype = Literal["float32", "float16", "bfloat16", "int8"]
 CacheType: TypeAlias = CacheDtype | None
@@ -168,6 +169,17 @@ def check_end(owner: str, model: Decodable, search: Search, end_id: int) -> None
         )
 
 
+def check_streamable(owner: str, search: Search) -> None:
+    """Raises ValueError unless a search knows a token for good as soon as it has chosen it."""
+    if isinstance(search, Greedy | Sampling) and search.beams == 1:
+        return
+    raise ValueError(
+        f"{owner}: to stream, `search` must be `Greedy()` or `Sampling(...)` of one sample, which "
+        "choose one token after the other; a beam search knows the first token only when it has "
+        f"the last. Received: {type(search).__name__} of {search.beams}"
+    )
+
+
 def check_counts(batch_size: int, stages: int | None, new_tokens: int | None) -> None:
     """Raises ValueError unless these arguments of `generate_all` are positive integers."""
     counts = {"batch_size": batch_size, "stages": stages, "new_tokens": new_tokens}
@@ -287,7 +299,7 @@ def _dense_phrases(rows: Sequence[Any], padding: int) -> Any:
     return dense
 
 
-def split_first(forced: Array, padding: int, owner: str = "generate") -> tuple[Array, Array]:
+def split_first(owner: str, forced: Array, padding: int) -> tuple[Array, Array]:
     """The first token of each prompt, and what is forced behind it."""
     if (forced[:, :1] == padding).any() or forced.shape[1] < 2:
         raise ValueError(

@@ -7,7 +7,7 @@ import keras
 from keras import ops
 
 from keras_transformers.annotations import BackPointers, Index, Tensor
-from keras_transformers.generation.batches import Batch, put_back, requested, take_rows
+from keras_transformers.generation.batches import Batch, Begun, put_back, requested, take_rows
 from keras_transformers.generation.constraints import Constraints
 from keras_transformers.generation.request import Decoded, Prefilled, Request
 
@@ -109,18 +109,41 @@ class Search:
             `lengths`, END included; from `BeamSearch` also `log_probabilities`.
         """
         request = self.constraints.demanding(request)
+        index, batch = self.begin(state, request, shared, prefilled)
+        if stages is None:
+            index, hypotheses = self._in_dwindling_batches(step, index, batch, request, capacity)
+        else:
+            index, hypotheses = self._in_stages(step, index, batch, request, stages)
+        return self.finish(hypotheses, index, request)
+
+    def begin(
+        self, state: Any, request: Request, shared: Any = None, prefilled: Prefilled | None = None
+    ) -> Begun:
+        """Returns the search before its first step.
+
+        Args:
+            state, request, shared, prefilled: As for a whole search.
+        """
+        request = self.constraints.demanding(request)
         if prefilled is None:
             nothing = ops.zeros((ops.shape(request.forced)[0],), "float32")
             prefilled = Prefilled(ops.convert_to_tensor(0, "int32"), nothing)
         shared = () if shared is None else shared
         batch = Batch(self.start(request, prefilled), state, shared, requested(request))
-        if stages is None:
-            index, hypotheses = self._in_dwindling_batches(
-                step, prefilled.length, batch, request, capacity
-            )
-        else:
-            index, hypotheses = self._in_stages(step, prefilled.length, batch, request, stages)
-        return self.finish(hypotheses, index, request)
+        return Begun(prefilled.length, batch)
+
+    def go_on(self, step: Step, begun: Begun, request: Request, number: Index) -> Begun:
+        """Takes at most a number of steps; fewer where the search ends before.
+
+        Args:
+            step: As for a whole search.
+            begun: The search from `begin`, or from here.
+            request: The `Request`; its tensors with a row for each sequence are those of `begun`.
+            number: The number, an int or a scalar tensor: another one compiles nothing anew.
+        """
+        index, batch = begun
+        end = ops.minimum(index + number, ops.shape(batch.requested["forced"])[1])
+        return Begun(*self._loop(step, index, batch, request, 0, end))
 
     def _in_stages(
         self, step: Step, index: Index, batch: Batch, request: Request, stages: int

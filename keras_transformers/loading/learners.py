@@ -26,7 +26,7 @@ from keras_transformers.fitting import (
     read_held,
 )
 from keras_transformers.fitting.folder import SHORTLIST
-from keras_transformers.generation import BeamSearch, Shortlist
+from keras_transformers.generation import BeamSearch, Sampling, Shortlist
 from keras_transformers.generation.search import Search
 from keras_transformers.predictors import KINDS, Predictor
 from keras_transformers.predictors.learning import parts_of
@@ -238,6 +238,9 @@ def fitting_of_run(folder: pathlib.Path, made: Any) -> Fitted:
         options["search"] = BeamSearch(**{name: numbers[name] for name in names if name in numbers})
         if (folder / SHORTLIST).is_file():
             options["shortlist"] = Shortlist.load(folder / SHORTLIST)
+    if made.kind == "text_generator" and "temperature" in numbers:
+        search = Sampling(numbers["temperature"], top_p=numbers["top_p"])
+        options = {"search": search, "new_tokens": numbers["new_tokens"]}
     if made.kind == "detector":
         options = _options_of_detector(folder)
     words, preprocessing = (getattr(made, name, None) for name in ("tokenizer", "preprocessing"))

@@ -10,6 +10,7 @@ from keras_transformers.predictors.images import (
     SegmenterPredictor,
 )
 from keras_transformers.predictors.quality import QualityEstimator
+from keras_transformers.predictors.text_streams import TextStream
 from keras_transformers.predictors.texts import (
     MaskFillerPredictor,
     QuestionAnswererPredictor,
@@ -40,6 +41,7 @@ __all__ = [
     "TextGeneratorPredictor",
     "TextPredictor",
     "TextRegressorPredictor",
+    "TextStream",
     "TextTaggerPredictor",
     "TranslatorPredictor",
     "ZeroShotClassifierPredictor",

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import copy
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 import tensorflow as tf
 
 from keras_transformers.entities import Entity, entities_of, mark_entities
-from keras_transformers.predictors.base import Predictor, named_probabilities, received
+from keras_transformers.predictors.base import Predictor, Refused, named_probabilities, received
 
 if TYPE_CHECKING:
     from keras_transformers.generation.search import Search
+    from keras_transformers.predictors.text_streams import TextStream
 
 
 class TextPredictor(Predictor):
@@ -49,11 +51,7 @@ class TextPredictor(Predictor):
             return self
         if seed is not None and seed < 0:
             raise ValueError(f"predict: `seed` must be 0 or more. Received: {seed}")
-        served: Any = self._run
-        if not hasattr(served, "changed"):  # a SavedModel, perhaps beside its model
-            if "served" not in self._made:
-                self._made["served"] = self._fitting("predict").served()
-            served = self._made["served"]
+        served = self._served("predict")
         made = copy.copy(self)
         # Another seed is another number, not another program.
         key = (new_tokens, search, seed is None, n_best, *more.values())
@@ -125,6 +123,36 @@ class TextPredictor(Predictor):
             return self._encoded(item)
         except ValueError as error:
             raise ValueError(f"{function}: item {number} {error}") from None
+
+    def _served(self, asked: str) -> Any:
+        """The exporter that answers; of a SavedModel that of the model beside it.
+
+        Raises:
+            ValueError: If there is no model, only a SavedModel.
+        """
+        if hasattr(self._run, "changed"):
+            return self._run
+        if "served" not in self._made:
+            self._made["served"] = self._fitting(asked).served()
+        return self._made["served"]
+
+    def _streamed(
+        self, raw: Any, tokens_at_a_time: int | None, *language: str | None
+    ) -> TextStream:
+        """What the exporter writes of one text, piece by piece."""
+        items, alone = self._several(raw)
+        text = self._tried(items[0]) if alone else Refused(f"must be one text. {received(raw)}")
+        if isinstance(text, Refused):
+            raise ValueError(f"stream: the text {text.reason}")
+        served = self._served("stream")
+        if self._seed is not None:
+            served.seed.assign(self._seed)
+        stream: TextStream = served.stream(text, *language, tokens_at_a_time=tokens_at_a_time)
+        if stream.truncated:
+            warnings.warn(
+                "stream: the text is longer than the model reads, and was cut.", stacklevel=3
+            )
+        return stream
 
     def _encoded(self, item: Any) -> Any:
         if not isinstance(item, str | bytes):
@@ -270,6 +298,50 @@ class TextGeneratorPredictor(TextPredictor):
             )
         score = self._function("score", "with_prompts", ("text", "prompt"))
         return self._scores(score, [texts, prompts or [""] * len(texts)], batch_size)
+
+    def stream(
+        self,
+        prompt: str | bytes,
+        new_tokens: int | None = None,
+        search: Search | None = None,
+        seed: int | None = None,
+        tokens_at_a_time: int | None = None,
+        stop_strings: str | Sequence[str] | None = None,
+    ) -> TextStream:
+        """Goes on with one text, and hands over what follows it while it is written.
+
+        Args:
+            prompt: The text.
+            new_tokens, search, seed, stop_strings: As `predict` takes them; `Greedy()` or
+                `Sampling(...)` of one sample.
+            tokens_at_a_time: Most tokens that are chosen between two looks at them. By default the
+                first comes alone, and then as many as take about a tenth of a second.
+
+        Returns:
+            An iterator of str. Joined, they are the `continuation` of `predict`, by the same seed.
+            Its attributes are `prompt`, the text as the model reads it, `truncated`, and
+            `finished`, whether the model ended the text. It may be left at any time.
+
+        Raises:
+            ValueError: If the prompt is no text, a setting is impossible, the search chooses
+                several sequences, as a beam search does, or there is only a SavedModel.
+
+        Example:
+        >>> from keras_transformers.export import TextGenerator
+        >>> from keras_transformers.generation import Greedy
+        >>> from keras_transformers.models import LanguageModel
+        >>> from keras_transformers.predictors import TextGeneratorPredictor
+        >>> from keras_transformers.text import SentencePieceTokenizer
+        >>> tokenizer = SentencePieceTokenizer.train(["a cat sat on a mat"] * 9, vocab_size=14)
+        >>> model = LanguageModel.from_variant("tiny", 14)
+        >>> writer = TextGeneratorPredictor(TextGenerator(model, tokenizer, prompt_lengths=(8,)))
+        >>> pieces = list(writer.stream("a cat", new_tokens=5, search=Greedy()))
+        >>> details = writer.predict("a cat", details=True, new_tokens=5, search=Greedy())
+        >>> "".join(pieces) == details["continuation"]
+        True
+        """
+        writing = self._writing(new_tokens, search, seed, None, stop_strings)
+        return writing._streamed(prompt, tokens_at_a_time)
 
     def _answer(self, row: dict[str, Any], details: bool) -> Any:
         every = [text_of(text) for text in row["texts"]] if "texts" in row else []

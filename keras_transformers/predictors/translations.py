@@ -14,6 +14,7 @@ from keras_transformers.predictors.texts import text_of
 
 if TYPE_CHECKING:
     from keras_transformers.generation.search import Search
+    from keras_transformers.predictors.text_streams import TextStream
 
 
 class TranslatorPredictor(Inspected):
@@ -119,6 +120,37 @@ class TranslatorPredictor(Inspected):
             )
         chosen = demanding if telling is asked else telling
         return super(TranslatorPredictor, chosen).predict(raw, batch_size, verbose, details)
+
+    def stream(
+        self,
+        text: str | bytes,
+        target_language: str | None = None,
+        new_tokens: int | None = None,
+        search: Search | None = None,
+        seed: int | None = None,
+        tokens_at_a_time: int | None = None,
+    ) -> TextStream:
+        """Translates one text, and hands over the translation while it is written.
+
+        Args:
+            text: The text.
+            target_language, new_tokens, seed: As `predict` takes them.
+            search: `Greedy()` or `Sampling(...)` of one sample, where the own search is another.
+            tokens_at_a_time: Most tokens that are chosen between two looks at them. By default the
+                first comes alone, and then as many as take about a tenth of a second.
+
+        Returns:
+            An iterator of str. Joined, they are the translation of `predict`, by the same seed. Its
+            attributes are `truncated`, and `finished`, whether the model ended the translation. It
+            may be left at any time.
+
+        Raises:
+            ValueError: If it is no text, there is no such language, a setting is impossible, the
+                search chooses several sequences, as a beam search does, or there is only a
+                SavedModel.
+        """
+        writing = self._writing(new_tokens, search, seed, None).towards(target_language)
+        return writing._streamed(text, tokens_at_a_time, writing._asked)
 
     def demanding(self, glossary: AnyGlossary | None = None, keep_placeables: bool = False) -> Self:
         """The translator whose translations hold what must be in them, see `predict`."""

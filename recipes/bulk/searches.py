@@ -61,4 +61,5 @@ def searching(predictor, search, seed, signature):
     translator = SeededTranslator(*parts, chosen, seed=seed)
     made = TranslatorPredictor(translator if signature == "xla" else translator.portable)
     vars(made)["languages"] = translator.target_languages
+    made._made["served"] = translator  # what streams
     return made

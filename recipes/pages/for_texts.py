@@ -97,7 +97,10 @@ def text_generator(predictor, folder):
     pen = None if why else writing.Writer(predictor.model, predictor.tokenizer, own.new_tokens)
 
     def write(prompt, temperature, top_p):
-        yield writing.write(predictor, prompt) if why else pen.write(prompt, temperature, top_p)
+        if why:
+            yield writing.write(predictor, prompt)
+        else:
+            yield from pen.write(prompt, temperature, top_p)
 
     connect(write, [prompt, heat, share], [answer], note, [ask.click])
 

@@ -1,6 +1,7 @@
 """A writer's page: a text goes on, more or less boldly."""
 
 import dataclasses
+import itertools
 
 import keras
 import tensorflow as tf
@@ -93,7 +94,7 @@ class Writer:
         self._generator = TextGenerator(self._adjustable, tokenizer, Sampling(), new_tokens)
 
     def write(self, prompt, temperature, top_p):
-        """A text and what follows it; and a sentence.
+        """Yields a text and what follows it so far, and a sentence, while it is written.
 
         Raises:
             ValueError: If a number is out of its range.
@@ -102,7 +103,10 @@ class Writer:
             raise ValueError("The temperature must be above 0, top_p above 0 and at most 1.")
         self._adjustable.temperature.assign(temperature)
         self._adjustable.top_p.assign(top_p)
-        return write(self._generator, prompt)
+        pieces = self._generator.stream(prompt or "")
+        note = cut({"truncated": pieces.truncated}, "beginning")
+        for text in itertools.accumulate(pieces, initial=pieces.prompt):
+            yield text, note
 
 
 def write(predictor, prompt):

@@ -17,6 +17,7 @@ from keras_transformers.generation import (
     Speculative,
     StopStrings,
     generate,
+    stream,
 )
 from keras_transformers.generation.stop_strings import completed
 from tests.generation.model import BATCH, END, PROMPT, SOURCE, VOCAB, make, shared_model
@@ -138,6 +139,11 @@ def test_a_sequence_is_the_usual_one_up_to_the_string(search):
             continue
         stop = StopStrings(LETTERS, strings)
         found = generate(shared_model(), SOURCE, **options, stop_strings=stop)
+        if isinstance(search, Greedy) and begin == 3:
+            one = {"prompt": PROMPT[:1], "max_length": 12, "stop_strings": stop}
+            streamed = list(stream(shared_model(), SOURCE[:1], **one, tokens_at_a_time=1))
+            size = int(found["lengths"][0])
+            assert streamed == found["tokens"][0, int(np.sum(PROMPT[0] > 0)) : size].tolist()
         for row in range(BATCH):
             tokens = usual["tokens"][row].tolist()
             prompt = int(np.sum(PROMPT[row] > 0))

@@ -2,6 +2,7 @@
 
 import ast
 import io
+import itertools
 import pathlib
 
 import keras
@@ -305,14 +306,28 @@ def test_a_writer_takes_another_temperature_without_compiling(monkeypatch):
     model = LanguageModel.from_variant("tiny", tokenizer.vocab_size)
     pen = writer.Writer(model, tokenizer, new_tokens=8)
     greedy = TextGenerator(model, tokenizer, Greedy(), new_tokens=8).write(["the cat"])[0]
-    assert pen.write("the cat", 1.0, 0.001) == (greedy, "")  # the most probable token alone
+    *_, last = pen.write("the cat", 1.0, 0.001)
+    assert last == (greedy, "")  # the most probable token alone
     monkeypatch.setattr(LanguageModel, "decode_step", None)  # what is compiled needs it no more
-    assert pen.write("the cat", 0.001, 1.0) == (greedy, "")
-    bold = {pen.write("the cat", 2.0, 1.0)[0] for _ in range(4)}
+    *_, last = pen.write("the cat", 0.001, 1.0)
+    assert last == (greedy, "")
+    bold = {list(pen.write("the cat", 2.0, 1.0))[-1][0] for _ in range(4)}
     assert len(bold) > 1 and all(text.startswith("the cat") for text in bold)
-    assert pen.write("", 1.0, 1.0)[1] == ""
+    assert all(note == "" for _, note in pen.write("", 1.0, 1.0))
     with pytest.raises(ValueError, match="above 0"):
-        pen.write("the cat", 0.0, 1.0)
+        next(pen.write("the cat", 0.0, 1.0))
+
+
+def test_a_text_grows_on_its_page():
+    tokenizer = SentencePieceTokenizer.train(tiny_folders.SENTENCES * 9, vocab_size=23)
+    model = LanguageModel.from_variant("tiny", tokenizer.vocab_size)
+    pen = writer.Writer(model, tokenizer, new_tokens=24)
+    shown = list(pen.write("the cat", 1.0, 0.001))
+    texts = [text for text, _ in shown]
+    assert texts[0] == "the cat" and len(texts) > 2
+    assert all(after.startswith(before) for before, after in itertools.pairwise(texts))
+    assert texts[-1] == TextGenerator(model, tokenizer, Greedy(), 24).write(["the cat"])[0]
+    assert {note for _, note in shown} == {""}
 
 
 def test_a_writer_starts_from_the_numbers_of_its_run(tmp_path):

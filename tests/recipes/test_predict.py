@@ -17,12 +17,14 @@ import pytest
 import tensorflow as tf
 
 import keras_transformers
+from keras_transformers import pretrained
 from keras_transformers.predictors import ImageClassifierPredictor
 from keras_transformers.tables import ending
 from recipes import predict
 from recipes.bulk.rows import Row, find
 from recipes.bulk.shards import Shards, record
 from tests.loading.saved import save_shouter
+from tests.pretrained import folders
 
 ROOT = pathlib.Path(__file__).parents[2]
 ROWS, SHARD = 400, 10
@@ -90,6 +92,50 @@ def wait_for_shards(output, number, process):
 def test_the_command_answers_each_argument_on_a_line(shouter, capsys):
     predict.run(predict.Config(shouter, ("Open the door", "é")))
     assert capsys.readouterr().out == "OPEN THE DOOR\nÉ\n"
+
+
+def test_a_stream_prints_what_is_printed_at_once(tmp_path, capsys):
+    model = folders.gpt2(tmp_path)
+    model.build((None, None))
+    pretrained.save(model, tmp_path)
+    (tmp_path / "generation_config.json").write_text('{"max_new_tokens": 5}')  # greedily
+    texts = ("to be", "the king 日本")
+    predict.run(predict.Config(str(tmp_path), texts))
+    at_once = capsys.readouterr().out
+    predict.run(predict.Config(str(tmp_path), texts, stream=True))
+    assert capsys.readouterr().out == at_once and at_once.startswith("to be")
+
+
+class Interrupted:
+    """Stands for a text generator, and what it writes, whose user has read enough."""
+
+    kind = "text_generator"
+
+    def stream(self, text):
+        self.prompt = text
+        return self
+
+    def __iter__(self):
+        yield " or not"
+        raise KeyboardInterrupt
+
+
+def test_a_stream_that_is_interrupted_ends_its_line(monkeypatch, capsys):
+    monkeypatch.setattr(predict, "loaded", lambda *asked: Interrupted())
+    with pytest.raises(SystemExit) as ended:
+        predict.run(predict.Config("runs/any", ("to be", "the king"), stream=True))
+    assert ended.value.code == 130
+    assert capsys.readouterr().out == "to be or not\n"
+
+
+def test_what_cannot_be_streamed_is_refused_in_a_sentence(shouter, lines, tmp_path, monkeypatch):
+    with pytest.raises(ValueError, match="stream: .* has no model that learns"):
+        predict.run(predict.Config(shouter, ("Open",), stream=True))
+    with pytest.raises(ValueError, match="--stream is of texts on the command line"):
+        ask(shouter, lines, tmp_path, stream=True)
+    monkeypatch.setattr(predict, "loaded", lambda *asked: ImageClassifierPredictor(None))
+    with pytest.raises(ValueError, match="--stream is of text generators and translators. .*image"):
+        predict.run(predict.Config("runs/vit", ("a.png",), stream=True))
 
 
 def test_answers_come_in_the_order_of_the_lines(shouter, lines, tmp_path, capsys):
