@@ -231,6 +231,18 @@ def test_a_streamed_continuation_is_that_of_predict(kind, settings):
         assert stream.finished == expected["finished"]
 
 
+def test_a_stream_ends_in_front_of_a_stop_string():
+    ours, prompt = generator(), "the king"
+    whole = ours.predict(prompt, details=True)["continuation"]
+    middle = next(i for i in range(2, len(whole) - 3) if "\ufffd" not in whole[i : i + 3])
+    for strings in ([whole[middle : middle + 3]], ["never", whole[middle : middle + 2]], ["never"]):
+        expected = ours.predict(prompt, details=True, stop_strings=strings)
+        stream = ours.stream(prompt, stop_strings=strings, tokens_at_a_time=1)
+        assert "".join(stream) == expected["continuation"]
+        assert stream.finished == expected["finished"]
+    assert expected["continuation"] == whole
+
+
 @pytest.mark.parametrize("settings", slow_except(SEARCHES, "own", "last"))
 def test_a_streamed_translation_is_that_of_predict(settings):
     ours = translator()
