@@ -227,11 +227,11 @@ class Distiller(keras.Model):
             weights = weights * share
             is_real = ops.logical_and(is_real, mask)
         # Not the losses alone: 0 times a NaN at padding would reach the gradient.
-        clean = [
-            ops.where(is_real[..., None], ops.cast(z, "float32"), 0.0) for z in (logits, y_pred)
-        ]
+        real = is_real[..., None]
+        teacher = ops.where(real, ops.cast(logits, "float32"), 0.0)
+        student = ops.where(real, ops.cast(y_pred, "float32"), 0.0)
         problem: Any = SEVERAL if isinstance(loss, keras.losses.BinaryCrossentropy) else None
-        losses = distillation_loss(*clean, self.temperature, problem)
+        losses = distillation_loss(teacher, student, self.temperature, problem)
         reduced = ReducedLosses(reduction=loss.reduction, dtype="float32")
         return reduced(losses, losses, sample_weight=weights)
 
