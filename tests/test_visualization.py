@@ -11,6 +11,7 @@ from keras_transformers.visualization import (
     images_side_by_side,
     images_with_attention,
     images_with_boxes,
+    learning_rate_range,
     most_confused,
     patch_filters,
     position_bias,
@@ -24,6 +25,18 @@ def test_every_name_of_a_history_gets_a_panel(tmp_path):
     narrow = matplotlib.image.imread(training_curves(history, tmp_path / "a.png", ["loss"]))
     wide = matplotlib.image.imread(training_curves(history, tmp_path / "b.png"))
     assert wide.shape[1] > 1.8 * narrow.shape[1]
+
+
+def test_a_range_test_is_drawn_with_what_is_known(tmp_path):
+    rates, losses = np.geomspace(1e-5, 1, 9), [3, 3, 2.9, 2.5, 2, 1.8, 2, np.nan, 1e9]
+    plain = learning_rate_range(rates, losses, tmp_path / "a.png")
+    whole = learning_rate_range(rates, losses, tmp_path / "b.png", losses, 1e-3)
+    sizes = [path.stat().st_size for path in (plain, whole)]
+    assert 1000 < sizes[0] < sizes[1]
+    assert learning_rate_range([0.1], [np.nan], tmp_path / "c.png").is_file()
+    for wrong in (([], []), ([0.0], [1.0]), ([0.1, 0.2], [1.0]), ([0.1], [1.0, 2.0])):
+        with pytest.raises(ValueError, match="`rates` must be positive"):
+            learning_rate_range(*wrong, tmp_path / "d.png")
 
 
 def test_a_heat_map_grows_with_its_tokens(tmp_path):

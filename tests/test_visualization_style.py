@@ -44,6 +44,13 @@ DRAWINGS = {
         [[1, 1, 5, 6]] * 3,
     ),
     "images_with_boxes": ([np.zeros((100, 120, 3))], [(BOXES, np.linspace(0.2, 1, 9))], [BOXES]),
+    "learning_rate_range": (
+        np.geomspace(1e-6, 1, 30),
+        RNG.random(30) + 2,
+        "PATH",
+        np.linspace(2.5, 2, 30),
+        3.4e-3,
+    ),
     "patch_filters": (RNG.normal(size=(4, 4, 1, 9)),),
     "position_bias": (RNG.normal(size=(6, 33)), np.arange(-16, 17)),
     "position_similarity": (RNG.normal(size=(5, 7)),),

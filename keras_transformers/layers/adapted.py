@@ -80,7 +80,7 @@ class Adapted(Mixin):
     def save_own_variables(self, store: Any) -> None:
         super().save_own_variables(store)
         adapter = adapter_of(self)
-        if adapter is not None and adapter.active in adapter.settings and not adapter.merged:
+        if adapter is not None and adapter.acting and not adapter.merged:
             store[BESIDE] = np.array(True)
 
     def load_own_variables(self, store: Any) -> None:

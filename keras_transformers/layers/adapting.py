@@ -1,6 +1,6 @@
 """How layers get adapters, and lose them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import keras
@@ -75,9 +75,28 @@ def _as_adapted(layer: Any) -> Any:
     return layer
 
 
+def make_room(layer: Any, active: Mapping[str, float]) -> bool:
+    """Gives a layer's adapters larger variables, if those are too small for all active ones.
+
+    Args:
+        layer: A layer with adapters, none of which is active or merged.
+        active: Name -> weight, of what becomes active.
+
+    Returns:
+        True if the variables are new.
+    """
+    old: LowRank = layer.adapter
+    rank = sum(old.settings[name].rank for name in active if name in old.settings)
+    if rank <= old.rank:
+        return False
+    layer.attach(rank, old.dora, old.dropout)
+    _hand_over(old, layer.adapter)
+    return True
+
+
 def _hand_over(old: LowRank, new: LowRank) -> None:
     active = old.active
-    old.activate(None)
+    old.activate({})
     new.settings.update(old.settings)
     new.stored.update(old.stored)
     new.others.update(old.others)

@@ -17,34 +17,37 @@ from keras_transformers.layers.portable import KERNELS
 
 @keras.saving.register_keras_serializable("keras_transformers")
 class LowRank(keras.layers.Layer):
-    """Low-rank changes of another layer's kernel `W`, of which one is active or none.
+    """Low-rank changes of another layer's kernel `W`, of which none, one or several are active.
 
     `y = g * (x W + s dropout(x) A B)`, with `s = alpha / rank` (Hu et al. 2021, "LoRA",
     https://arxiv.org/abs/2106.09685) or `alpha / sqrt(rank)` (Kalajdzievski 2023, "rsLoRA",
     https://arxiv.org/abs/2312.03732). `g = 1`, or with DoRA `g = m / ||W + s A B||`, one number for
     each output, whose norm has no gradient (Liu et al. 2024, https://arxiv.org/abs/2402.09353,
-    section 4.3).
+    section 4.3). Several that are active add up, each by its weight: `y = x W + sum_i w_i s_i
+    dropout(x) A_i B_i`, without DoRA.
 
     The active adapter is in variables that fit the largest, what is left of them being zeros, whose
     gradients are zero; the others are NumPy arrays. So another one becomes active without compiling
     anything anew. While the kernel holds the active one, all variables are zeros: a program that
-    was traced before computes the same, too.
+    was traced before computes the same, too. Several active ones stand side by side in the
+    variables, and `factors` has `w_i s_i` for each column of `A`.
 
     A file has the arrays of every adapter under its name, whichever is active, with its scale. It
-    says which one is active, and whether it is merged; a layer in another state refuses the file.
+    says which ones are active, by which weights, and whether they are merged; a layer in another
+    state refuses the file.
 
     Args:
         inputs: Number of inputs of the kernel, or of rows of the table.
         outputs: Number of its outputs.
-        rank: The largest rank.
+        rank: The largest rank, or the sum of those that are active at once.
         dora: Whether there are magnitudes.
         dropout: Whether there is a seed for dropout.
         table: Whether it changes a table: `A` then starts with zeros instead of `B`, as in PEFT.
 
     Attributes:
         settings: Dict of name -> `LowRankSettings`, of the adapters that change this kernel.
-        active: Name of the model's active one, which may not change this kernel; or None.
-        merged: True if the kernel holds the active one already, which is then not added.
+        active: Dict of name -> weight, of the model's active ones; some may not change this kernel.
+        merged: True if the kernel holds the active ones already, which are then not added.
         gain: `g` of a merged one with DoRA, a float64 array.
         others: Of one layer of a model, which keeps them for all: dict of name -> dict of path ->
             array, the weights that an adapter trains besides, where it is not active. Those
@@ -72,11 +75,13 @@ class LowRank(keras.layers.Layer):
         self.inputs, self.outputs, self.rank = inputs, outputs, rank
         self.dora, self.dropout, self.table = dora, dropout, table
         self.settings: dict[str, LowRankSettings] = {}
-        self.active: str | None = None
+        self._active: tuple[tuple[str, float], ...] = ()
         # Not of Keras's containers, which would be saved and tracked.
         self.__dict__.update(stored={}, others={}, _owner=None)
         # A weight that only a merged one has, so that `set_weights` refuses another state.
         self.merged_mark: Any = None
+        # `w_i s_i` of each column, in a state in which they are not all `scale`.
+        self.factors: Any = None
         self.gain: Array | None = None
         self.dropout_layer = _AdapterDropout(self) if dropout else None
 
@@ -103,8 +108,18 @@ class LowRank(keras.layers.Layer):
         return self._owner()
 
     @property
+    def active(self) -> dict[str, float]:
+        """Name -> weight of the active adapters of the model."""
+        return dict(self._active)
+
+    @property
+    def acting(self) -> dict[str, float]:
+        """Name -> weight of the active adapters that change this kernel, merged or not."""
+        return {name: weight for name, weight in self._active if name in self.settings}
+
+    @property
     def merged(self) -> bool:
-        """True if the kernel holds the active adapter already."""
+        """True if the kernel holds the active adapters already."""
         return self.merged_mark is not None
 
     def call(self, x: Tensor, training: bool | None = None) -> Tensor:
@@ -113,14 +128,17 @@ class LowRank(keras.layers.Layer):
         Keras fills in `training` from the outermost call.
 
         Raises:
-            ValueError: If `training` is True, the layer is trainable, and an adapter is merged or
-                none is active.
+            ValueError: If `training` is True, the layer is trainable, and an adapter is merged,
+                none is active, or several are that cannot be trained together.
         """
         if training and self.trainable:
+            names = " and ".join(map(repr, self.active))
             if self.merged:
-                why = f"{self.active!r} is merged into the kernel. Call `training.unmerge` first"
-            else:
+                why = f"{names} is merged into the kernel. Call `training.unmerge` first"
+            elif not self._active:
                 why = f"one of {sorted(self.settings)} must be active. Call `training.set_adapter`"
+            else:
+                why = f"{self._conflict()}. Activate one of {names}, or `combine_adapters`"
             raise ValueError(
                 f"fit: the adapters of '{self.find_owner().path}' cannot learn: {why}; or "
                 "`training.remove_lora`, or set `trainable = False`, to go on without them."
@@ -129,8 +147,22 @@ class LowRank(keras.layers.Layer):
 
     def check_learning(self) -> None:
         """Raises ValueError inside a training step in which no adapter of this layer can learn."""
-        if self.merged or self.active is None:
+        if self.merged or not self._active or self._conflict():
             self(ops.zeros((1,)))
+
+    def _conflict(self) -> str | None:
+        """Why the active adapters cannot be trained together; None if they can."""
+        if self.factors is None:
+            return None
+        besides = [name for name in self.active if self.others.get(name)]
+        if besides:
+            return (
+                f"{besides[0]!r} trains other weights besides (`train` of `add_lora`), whose "
+                "changes cannot be told apart from those of other adapters, or of its weight"
+            )
+        if len({self.settings[name].dropout for name in self.acting}) > 1:
+            return "the active adapters have different dropout"
+        return None
 
     def alter(self, x: Tensor, y: Tensor, kernel: Callable[[], Tensor]) -> Tensor:
         """`g (y + s dropout(x) A B)`.
@@ -181,12 +213,14 @@ class LowRank(keras.layers.Layer):
         return product
 
     def _scaled(self, low: Tensor) -> Tensor:
-        return low * ops.cast(self.scale, low.dtype)
+        return low * ops.cast(self.scale if self.factors is None else self.factors, low.dtype)
 
     def _with_gain(self, y: Tensor, kernel: Callable[[], Tensor]) -> Tensor:
         if self.magnitude is None:
             return y
-        changed = ops.cast(kernel(), "float32") + ops.matmul(self.scale * self.a, self.b)
+        changed = ops.cast(kernel(), "float32") + ops.matmul(
+            self._scaled(ops.convert_to_tensor(self.a)), self.b
+        )
         norm = ops.stop_gradient(ops.sqrt(ops.sum(ops.square(changed), axis=0)))
         magnitude = ops.convert_to_tensor(self.magnitude)
         used = magnitude != 0
@@ -211,12 +245,10 @@ class LowRank(keras.layers.Layer):
 
     def arrays(self, name: str) -> dict[str, Array]:
         """`lora_a` `(inputs, rank)`, `lora_b` `(rank, outputs)`, and with DoRA `magnitude`."""
-        if name != self._in_variables():
+        if name not in self._in_variables():
             return dict(self.stored[name])
         self._take_over_scale()
-        variables, shapes = self._variables(), self.shapes(self.settings[name])
-        values = {key: ops.convert_to_numpy(variables[key]) for key in shapes}
-        return {key: np.array(x[tuple(map(slice, shapes[key]))]) for key, x in values.items()}
+        return self._values(name)
 
     def assign_arrays(self, name: str, arrays: Mapping[str, Array]) -> None:
         """Gives an adapter of this layer other values, in the form of `arrays`.
@@ -232,19 +264,52 @@ class LowRank(keras.layers.Layer):
                 f"the shapes {expected}. Received: {received}"
             )
         values = {key: np.asarray(x, "float32") for key, x in arrays.items()}
-        if name == self._in_variables():
-            self._put(self.settings[name], values)
+        names = self._in_variables()
+        if name in names:
+            self._put({each: self._values(each) for each in names} | {name: values})
         else:
             self.stored[name] = values
 
-    def activate(self, name: str | None) -> None:
-        """Makes an adapter the active one; one that this layer does not have changes nothing."""
+    def activate(self, active: Mapping[str, float]) -> None:
+        """Makes adapters the active ones; those that this layer does not have change nothing.
+
+        Args:
+            active: Dict of name -> weight. One with a weight of 1, or none, needs no `factors`.
+
+        Raises:
+            ValueError: If the variables have no room for all of them; see `adapting.make_room`.
+        """
+        rank = sum(self.settings[name].rank for name in active if name in self.settings)
+        if rank > self.rank:
+            raise ValueError(
+                f"{type(self).__name__} '{self.path}': `active` must have ranks of {self.rank} "
+                f"together. Received: {dict(active)}, of {rank}"
+            )
         self._store()
-        self.active = name
+        self._active = tuple(active.items())
+        self._have_factors(not is_plain(active))
         self._load()
 
+    def _have_factors(self, needed: bool) -> None:
+        """Makes or removes the weight `factors`, which only a state has that needs it."""
+        if needed and self.factors is None:
+            self._tracker.unlock()
+            self.factors = self.add_weight(
+                name="lora_factors",
+                shape=(self.rank,),
+                initializer="zeros",
+                trainable=False,
+                autocast=False,
+            )
+            self._tracker.lock()
+        elif not needed and self.factors is not None:
+            self._untrack_variable(self.factors)
+            self._tracker.unlock()
+            self.factors = None
+            self._tracker.lock()
+
     def merge(self, gain: Array | None) -> None:
-        """Takes the active adapter out of the variables; the kernel holds it from now on.
+        """Takes the active adapters out of the variables; the kernel holds them from now on.
 
         Args:
             gain: `g` of DoRA, which the kernel is multiplied with; None without DoRA.
@@ -258,7 +323,7 @@ class LowRank(keras.layers.Layer):
         self._tracker.lock()
 
     def unmerge(self) -> None:
-        """Puts the active adapter back into the variables; the kernel no longer holds it."""
+        """Puts the active adapters back into the variables; the kernel no longer holds them."""
         self._untrack_variable(self.merged_mark)
         self._tracker.unlock()
         self.merged_mark = self.gain = None
@@ -270,40 +335,65 @@ class LowRank(keras.layers.Layer):
         self._take_over_scale()
         return self.settings
 
-    def _in_variables(self) -> str | None:
-        """The name of the adapter whose values the variables have."""
-        return self.active if self.active in self.settings and not self.merged else None
+    def _in_variables(self) -> list[str]:
+        """Names of the adapters whose values the variables have, in their order there."""
+        return [] if self.merged else list(self.acting)
+
+    def _columns(self, name: str) -> slice:
+        """The columns of `lora_a`, and rows of `lora_b`, that an active adapter has."""
+        names = self._in_variables()
+        ranks = [self.settings[each].rank for each in names]
+        first = sum(ranks[: names.index(name)])
+        return slice(first, first + self.settings[name].rank)
+
+    def _parts(self, name: str) -> dict[str, tuple[slice, ...]]:
+        """Key -> the part of the variable that an active adapter has."""
+        columns, whole = self._columns(name), slice(None)
+        parts = {"lora_a": (whole, columns), "lora_b": (columns, whole), "magnitude": (whole,)}
+        return {key: parts[key] for key in self.shapes(self.settings[name])}
+
+    def _values(self, name: str) -> dict[str, Array]:
+        """What the variables have of an active adapter."""
+        variables, parts = self._variables(), self._parts(name)
+        return {key: np.array(ops.convert_to_numpy(variables[key])[parts[key]]) for key in parts}
 
     def _take_over_scale(self) -> None:
-        """Has in `settings` the scale that `set_weights` may have given to the variable."""
-        name = self._in_variables()
-        scale = 0.0 if name is None else float(ops.convert_to_numpy(self.scale))
-        if name is not None and scale not in (0.0, float(np.float32(self.settings[name].scale))):
-            self.settings[name] = self.settings[name].with_scale(scale)
+        """Has in `settings` the scales that `set_weights` may have given to the variables."""
+        for name in self._in_variables():
+            weight, settings = self.acting[name], self.settings[name]
+            factor = float(ops.convert_to_numpy(self.scale))
+            if self.factors is not None:
+                factor = float(ops.convert_to_numpy(self.factors)[self._columns(name)][0])
+            if weight and factor not in (0.0, float(np.float32(weight * settings.scale))):
+                self.settings[name] = settings.with_scale(factor / weight)
 
     def _store(self) -> None:
-        """Moves the values of the active adapter from the variables, which become zeros."""
-        name = self._in_variables()
-        if name is not None:
-            self.stored[name] = self.arrays(name)
-        self._put(None, {})
+        """Moves the values of the active adapters from the variables, which become zeros."""
+        self.stored.update({name: self.arrays(name) for name in self._in_variables()})
+        self._put({})
 
     def _load(self) -> None:
-        """Moves the stored values of the active adapter to the variables."""
-        name = self._in_variables()
-        if name is not None:
-            self._put(self.settings[name], self.stored.pop(name))
+        """Moves the stored values of the active adapters to the variables."""
+        self._put({name: self.stored.pop(name) for name in self._in_variables()})
 
-    def _put(self, settings: LowRankSettings | None, arrays: Mapping[str, Array]) -> None:
-        """Assigns values to the variables; what is left of them becomes zeros."""
+    def _put(self, values: Mapping[str, Mapping[str, Array]]) -> None:
+        """Assigns values of active adapters; what is left of the variables becomes zeros."""
         for key, variable in self._variables().items():
             whole = np.zeros(variable.shape, "float32")
-            if key in arrays:
-                whole[tuple(map(slice, arrays[key].shape))] = arrays[key]
+            for name, arrays in values.items():
+                if key in arrays:
+                    whole[self._parts(name)[key]] = arrays[key]
             variable.assign(whole)
-        self.scale.assign(settings.scale if settings else 0.0)
-        if self.dropout_layer is not None:
-            self.dropout_layer.rate = settings.dropout if settings else 0.0
+        chosen = {name: self.settings[name] for name in values}
+        scales = [settings.scale for settings in chosen.values()]
+        self.scale.assign(scales[0] if len(scales) == 1 else float(bool(scales)))
+        if self.factors is not None:
+            factors = np.zeros(self.rank)
+            for name, settings in chosen.items():
+                factors[self._columns(name)] = self.acting[name] * settings.scale
+            self.factors.assign(factors)
+        if self.dropout_layer is not None:  # of which there is one, see `_conflict`
+            self.dropout_layer.rate = max((each.dropout for each in chosen.values()), default=0.0)
 
     def _variables(self) -> dict[str, Any]:
         found = {"lora_a": self.a, "lora_b": self.b}
@@ -339,10 +429,10 @@ class LowRank(keras.layers.Layer):
             found |= arrays | {f"{_quoted(name)}:scale": np.array(settings.scale)}
         for name, others in self.others.items():
             found |= {f"{_quoted(name)}:of {_quoted(path)}": x for path, x in others.items()}
-        if self.active in self.settings:
-            found[f"{_quoted(str(self.active))}:{'merged' if self.merged else 'active'}"] = (
-                np.array(1, "uint8")
-            )
+        for name, weight in self.acting.items():
+            state = "merged" if self.merged else "active"
+            by_weight = "" if weight == 1 else f" {weight!r}"
+            found[f"{_quoted(name)}:{state}{by_weight}"] = np.array(1, "uint8")
         if self.gain is not None:
             found["gain"] = self.gain
         return found
@@ -355,8 +445,8 @@ class LowRank(keras.layers.Layer):
         """Takes over what `save_own_variables` of a layer in the same state has written.
 
         Raises:
-            ValueError: If the file has no adapters, or others, or the active or merged one of it
-                is another.
+            ValueError: If the file has no adapters, or others, or the active or merged ones of it
+                are others, or have other weights.
         """
         keys = set(store.keys())
         if "0" in keys:
@@ -386,7 +476,8 @@ class LowRank(keras.layers.Layer):
         if keys != expected:
             raise ValueError(
                 f"{type(self).__name__} '{self.path}': the file must have the same adapters, and "
-                "the same one active or merged (`training.set_adapter`, `training.merge`). "
+                "the same ones active or merged, by the same weights (`training.set_adapter`, "
+                "`training.merge`). "
                 f"Expected: {sorted(expected - keys)}. Received: {sorted(keys - expected)}"
             )
 
@@ -395,8 +486,13 @@ class LowRank(keras.layers.Layer):
 
         The adapters must have been added in the same order, with the same one active.
         """
+        if self.factors is not None:
+            raise ValueError(
+                f"{type(self).__name__} '{self.path}': one adapter must be active, by a weight of "
+                f"1 (`training.set_adapter`), as in all files of 0.2.0. Received: {self.active}"
+            )
         variables = self._variables()
-        active = self.active if self.active in self.settings else None
+        active = next(iter(self.acting), None)
         stored: dict[str, dict[str, Any]] = {
             name: dict(self.shapes(settings))
             for name, settings in self.settings.items()
@@ -437,7 +533,7 @@ class LowRank(keras.layers.Layer):
             "rank": self.rank,
             "dora": self.dora,
             "dropout": self.dropout,
-            "active": self.active,
+            "active": self.active if self.factors is not None else next(iter(self.active), None),
             "merged": self.merged,
             "gain": self.gain is not None,
             "others": shapes,
@@ -456,7 +552,8 @@ class LowRank(keras.layers.Layer):
             self.stored[name] = {key: np.zeros(shape, "float32") for key, shape in shapes}
         for name, found in config["others"].items():
             self.others[name] = {path: np.zeros(*each) for path, each in found.items()}
-        self.activate(config["active"])
+        active = config["active"]  # one of a weight of 1 by its name
+        self.activate({active: 1.0} if isinstance(active, str) else active or {})
         if config["merged"]:
             self.merge(np.ones(self.outputs) if config["gain"] else None)
 
@@ -508,6 +605,11 @@ def quantized_by(layer: Any) -> Any:
     """The layer that `layer.quantize` quantises: of an adapter, that whose kernel it changes."""
     is_adapter = isinstance(layer, LowRank | _AdapterDropout)
     return layer.find_owner() if is_adapter else layer
+
+
+def is_plain(active: Mapping[str, float]) -> bool:
+    """True if no adapter is active, or one by a weight of 1."""
+    return list(active.values()) in ([], [1.0])
 
 
 def _quoted(name: str) -> str:

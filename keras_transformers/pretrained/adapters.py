@@ -23,7 +23,13 @@ from keras_transformers.pretrained.files import write_tensors
 from keras_transformers.pretrained.folder import descriptions
 from keras_transformers.pretrained.fused_adapters import ModuleAdapter, join, split
 from keras_transformers.training.adapter_targets import adapted_layers, path_in
-from keras_transformers.training.adapters import adapters_of, attach, set_adapter, trained_weights
+from keras_transformers.training.adapters import (
+    active_adapters,
+    adapters_of,
+    attach,
+    set_adapter,
+    trained_weights,
+)
 
 
 def load_adapter(model: keras.Model, folder: StrPath, name: str = "default") -> list[str]:
@@ -241,12 +247,12 @@ def _whole(
     paths = trained_weights(model, name)
     if not paths:
         return (), {}
-    active = next(iter(adapted_layers(model).values())).adapter.active
-    if active != name:  # its values are in the variables while it is the active one
+    active = active_adapters(model)
+    if active != {name: 1.0}:  # its values are in the variables while it is the active one
         set_adapter(model, name)
     bare = architecture in family.weights.bare
     try:
         return written_weights(model, paths, family.weights, bare)
     finally:
-        if active != name:
-            set_adapter(model, active)
+        if active != {name: 1.0}:
+            set_adapter(model, active or None)

@@ -2,6 +2,7 @@
 
 from keras_transformers.label_lists import several_hot
 from keras_transformers.training.adapters import (
+    active_adapters,
     adapters_of,
     add_lora,
     combine_adapters,
@@ -24,6 +25,7 @@ from keras_transformers.training.classification import (
 )
 from keras_transformers.training.depth import GradualUnfreezing, block_depths
 from keras_transformers.training.detection import DetectionScores, best_threshold, score_boxes
+from keras_transformers.training.distillation import Distiller, distillation_loss
 from keras_transformers.training.lamb import Lamb
 from keras_transformers.training.linear_cross_entropy import (
     LinearCrossEntropy,
@@ -43,6 +45,7 @@ from keras_transformers.training.muon import Muon
 from keras_transformers.training.optimizers import AdamW
 from keras_transformers.training.orthogonalization import orthogonalize
 from keras_transformers.training.r_drop import RDropCrossEntropy
+from keras_transformers.training.range_test import RangeTest, learning_rate_range_test
 from keras_transformers.training.resume import ExactResume
 from keras_transformers.training.schedules import InverseSquareRoot, WarmupLinear
 from keras_transformers.training.scripts import bleu_tokenizer, text_normalization
@@ -68,6 +71,7 @@ __all__ = [
     "Checkpoints",
     "ClassificationScores",
     "DetectionScores",
+    "Distiller",
     "ExactResume",
     "FineTuning",
     "GradualUnfreezing",
@@ -80,6 +84,7 @@ __all__ = [
     "Muon",
     "Perplexity",
     "RDropCrossEntropy",
+    "RangeTest",
     "SmoothedCrossEntropy",
     "SystemScore",
     "Throughput",
@@ -90,6 +95,7 @@ __all__ = [
     "TranslationReport",
     "TranslationScores",
     "WarmupLinear",
+    "active_adapters",
     "adapters_of",
     "add_lora",
     "alignment_error_rate",
@@ -102,8 +108,10 @@ __all__ = [
     "combine_adapters",
     "compare_translations",
     "count_words",
+    "distillation_loss",
     "fine_tuning_numbers",
     "keep_freed_memory",
+    "learning_rate_range_test",
     "linear_cross_entropy",
     "merge",
     "orthogonalize",

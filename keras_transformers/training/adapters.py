@@ -9,9 +9,9 @@ import numpy as np
 from keras import ops
 
 from keras_transformers.annotations import Array
-from keras_transformers.layers.adapting import add_adapter, remove_adapter
+from keras_transformers.layers.adapting import add_adapter, make_room, remove_adapter
 from keras_transformers.layers.composite import disown_adapters, own_adapters
-from keras_transformers.layers.low_rank import LowRank
+from keras_transformers.layers.low_rank import LowRank, is_plain
 from keras_transformers.layers.low_rank_settings import LowRankSettings
 from keras_transformers.training.adapter_targets import (
     adapted_layers,
@@ -20,6 +20,7 @@ from keras_transformers.training.adapter_targets import (
     weights_of,
 )
 from keras_transformers.training.merging import (
+    forget_programs,
     forget_training,
     is_merged,
     models_around,
@@ -115,7 +116,7 @@ def attach(
         weights: Path inside the model -> weight, of what is trained besides.
     """
     refuse_merged(model, "add_lora")
-    _activate(model, None)
+    _activate(model, {})
     for layer, settings in changes:
         add_adapter(layer, name, settings, random.randrange(2**31))
     affected = models_around(model)
@@ -125,47 +126,87 @@ def attach(
     values = {path: _value(weight) for path, weight in weights.items()}
     others[""] = {**values, **others.get("", {})}
     others[name] = values
-    _activate(model, name)
+    _activate(model, {name: 1.0})
     _train_only(model, list(weights.values()))
     forget_training(affected)
 
 
-def set_adapter(model: keras.Model, name: str | None) -> None:
-    """Makes another adapter the active one, or none: the model is then what it was before.
+def set_adapter(model: keras.Model, name: str | Sequence[str] | Mapping[str, float] | None) -> None:
+    """Makes another adapter the active one, or several; or none: the model is what it was before.
+
+    Several add up: kernels are changed by `sum_i w_i s_i A_i B_i`, exactly, and what adapters train
+    besides (`train` of `add_lora`) becomes `v + sum_i w_i (v_i - v)`, where `v` is the value
+    without adapters. `fit` then trains all that are active, each as its own, as `peft` does; but
+    not if one of them trains other weights besides, or they have different dropout.
+    `combine_adapters` makes one adapter of several.
 
     Values are assigned to variables, so that nothing is compiled anew; but on JAX where the two
-    train different weights besides. An optimizer keeps the moments of the adapter before: compile
-    the model again to train another.
+    train different weights besides, and between one that is active by a weight of 1 (or none) and
+    others. Where several are active for the first time, larger variables may be made: compile the
+    model then. An optimizer keeps the moments of the adapter before: compile the model again to
+    train another.
 
     Args:
         model: A model with adapters.
-        name: Name of the adapter, or None.
+        name: Name of the adapter; a list of names, each with a weight of 1; a dict of name ->
+            weight `w_i`, a finite number; or None.
 
     Raises:
-        ValueError: If there is no such adapter, or one is merged.
+        ValueError: If there is no such adapter, one is named twice, a weight is not finite, an
+            adapter is merged, or one with magnitudes (DoRA) would not be the only one with a
+            weight of 1.
 
     Example:
     >>> from keras_transformers.models import LanguageModel
-    >>> from keras_transformers.training import add_lora, set_adapter
+    >>> from keras_transformers.training import active_adapters, add_lora, set_adapter
     >>> model = LanguageModel(31, 12, num_heads=3, mlp_dim=20, num_layers=1)
     >>> model.build((None, None))
     >>> paths = [add_lora(model, rank, name=name) for name, rank in (("de", 2), ("fr", 4))]
     >>> set_adapter(model, "de")
+    >>> set_adapter(model, {"de": 0.5, "fr": 1.0})
+    >>> active_adapters(model)
+    {'de': 0.5, 'fr': 1.0}
     """
     known = adapters_of(model)
-    if not known or name not in (*known, None):
-        raise ValueError(
-            f"set_adapter: `name` must be one of {sorted(known)} or None. Received: {name!r}"
-        )
+    active = _weights_by_name(name, known)
     refuse_merged(model, "set_adapter")
-    before = _active(model)
-    _activate(model, name)
-    weights = trained_weights(model, name) if name else {}
-    if name and set(weights) != {p for p, w in weights_of(model).items() if w.trainable}:
+    before = active_adapters(model)
+    _activate(model, {})
+    grown = [make_room(layer, active) for layer in adapted_layers(model).values()]
+    _activate(model, active)
+    weights: dict[str, Any] = {}
+    for each in active:
+        weights |= trained_weights(model, each)
+    trained = {path for path, weight in weights_of(model).items() if weight.trainable}
+    if any(grown) or (active and set(weights) != trained):
         _train_only(model, list(weights.values()))
-    if before is None or name is None or known[name].dropout != known[before].dropout:
+    if any(grown):
+        forget_training(models_around(model))
+    elif is_plain(before) != is_plain(active):
+        forget_programs(model)
+    elif not before or not active or _dropout(known, before) != _dropout(known, active):
         for affected in models_around(model):
             affected.train_function = None  # Keras's, in which the rate is a constant
+
+
+def active_adapters(model: keras.Model) -> dict[str, float]:
+    """The adapters of a model that are active, or merged.
+
+    Returns:
+        Dict of name -> weight, by which its changes are multiplied; see `set_adapter`. Empty if
+        none is active.
+
+    Example:
+    >>> from keras_transformers.models import LanguageModel
+    >>> from keras_transformers.training import active_adapters, add_lora
+    >>> model = LanguageModel(31, 12, num_heads=3, mlp_dim=20, num_layers=1)
+    >>> model.build((None, None))
+    >>> paths = add_lora(model, rank=2)
+    >>> active_adapters(model)
+    {'default': 1.0}
+    """
+    layer = next(iter(adapted_layers(model).values()), None)
+    return {} if layer is None else dict(layer.adapter.active)
 
 
 def combine_adapters(
@@ -204,7 +245,7 @@ def combine_adapters(
     known = adapters_of(model)
     _check_combination(known, weights, name)
     refuse_merged(model, "combine_adapters")
-    _activate(model, None)
+    _activate(model, {})
     layers = {
         path: layer
         for path, layer in adapted_layers(model).items()
@@ -275,7 +316,7 @@ def remove_lora(model: keras.Model) -> None:
     {}
     """
     if not is_merged(model) and adapters_of(model):
-        _activate(model, None)
+        _activate(model, {})
     affected = models_around(model)
     forget_training(affected)
     for layer in adapted_layers(model).values():
@@ -354,34 +395,68 @@ def _others(model: keras.Model) -> dict[str, dict[str, Array]]:
     return others
 
 
-def _active(model: keras.Model) -> str | None:
-    found: str | None = next(iter(adapted_layers(model).values())).adapter.active
-    return found
-
-
 def _value(weight: keras.Variable) -> Array:
     return np.array(ops.convert_to_numpy(weight))
 
 
-def _activate(model: keras.Model, name: str | None) -> None:
+def _activate(model: keras.Model, active: Mapping[str, float]) -> None:
     layers = list(adapted_layers(model).values())
     if not layers:
         return
-    weights, others, before = weights_of(model), _others(model), _active(model)
-    values = {**others.get("", {}), **others.get(name or "", {})}
-    for path in {**values, **others.get(before or "", {})}:
+    weights, others, before = weights_of(model), _others(model), active_adapters(model)
+    for path in {**_values_besides(others, active), **_values_besides(others, before)}:
         if path not in weights:
             raise ValueError(
                 f"set_adapter: the weight {path}, which an adapter trains besides, has another "
                 "path since the model was loaded. Give all layers inside your own layers names"
             )
-    if before in others:
-        others[before] = {path: _value(weights[path]) for path in others[before]}
-        values = {**others.get("", {}), **others.get(name or "", {})}
-    for path, value in values.items():
+    if before and is_plain(before):
+        (name,) = before
+        if name in others:
+            others[name] = {path: _value(weights[path]) for path in others[name]}
+    for path, value in _values_besides(others, active).items():
         weights[path].assign(value)
     for layer in layers:
-        layer.adapter.activate(name)
+        layer.adapter.activate(active)
+
+
+def _values_besides(
+    others: Mapping[str, Mapping[str, Array]], active: Mapping[str, float]
+) -> dict[str, Array]:
+    """Path -> value, where some adapters are active, of the weights that any trains besides."""
+    base = others.get("", {})
+    if is_plain(active):
+        return {**base, **others.get(next(iter(active), ""), {})}
+    return {path: _weighted_value(path, value, others, active) for path, value in base.items()}
+
+
+def _weights_by_name(
+    name: str | Sequence[str] | Mapping[str, float] | None, known: Mapping[str, LowRankSettings]
+) -> dict[str, float]:
+    """Name -> weight, of what `set_adapter` is given; ValueError if it cannot be active."""
+    given = [name] if isinstance(name, str) else [] if name is None else list(name)
+    weights = dict(name) if isinstance(name, Mapping) else dict.fromkeys(given, 1.0)
+    is_wrong = name is not None and not given
+    if not known or is_wrong or len(weights) < len(given) or not set(weights) <= set(known):
+        raise ValueError(
+            f"set_adapter: `name` must be one of {sorted(known)} or None, or a list or dict of "
+            f"some. Received: {name!r}"
+        )
+    if not all(np.isfinite(weight) for weight in weights.values()):
+        raise ValueError(f"set_adapter: weights must be finite numbers. Received: {name!r}")
+    # In one order, as lists of weights (`set_weights`) tell variables apart by their positions.
+    active = {each: float(weights[each]) for each in sorted(weights)}
+    with_magnitudes = [each for each in active if known[each].dora]
+    if with_magnitudes and not is_plain(active):
+        raise ValueError(
+            "set_adapter: magnitudes of DoRA do not add up. Expected: adapters without them, or "
+            f"one with a weight of 1. Received: {name!r}, of which {with_magnitudes} have them"
+        )
+    return active
+
+
+def _dropout(known: Mapping[str, LowRankSettings], active: Mapping[str, float]) -> set[float]:
+    return {known[name].dropout for name in active}
 
 
 def _set_trainable(layer: Any, value: bool) -> None:

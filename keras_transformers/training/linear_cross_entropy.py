@@ -175,7 +175,7 @@ def _tensors(weights: Sequence[Any]) -> tuple[bool, tuple[Tensor, ...]]:
     return frozen, tuple(map(ops.stop_gradient if frozen else ops.convert_to_tensor, weights))
 
 
-class _Reduced(keras.losses.Loss):
+class ReducedLosses(keras.losses.Loss):
     """Keras's reduction of losses that are known."""
 
     def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
@@ -249,5 +249,5 @@ class LinearCrossEntropy(SmoothedCrossEntropy):
         if not isinstance(y_pred, TokenResults):
             return super().__call__(y_true, y_pred, sample_weight)
         weights = self._weights(y_true, y_pred.mask, sample_weight)
-        reduced = _Reduced(reduction=self.reduction, dtype="float32")
+        reduced = ReducedLosses(reduction=self.reduction, dtype="float32")
         return reduced(y_true, y_pred.losses, sample_weight=weights)

@@ -14,7 +14,7 @@ from keras_transformers.training.adapter_targets import adapted_layers
 
 
 def merge(model: keras.Model) -> None:
-    """Adds the active adapter to the kernels, which are rounded once.
+    """Adds the active adapters to the kernels, each by its weight; the kernels are rounded once.
 
     The model then computes as it does without adapters, and as quickly. It still has them, and can
     be saved; `unmerge` takes the change off again, up to the rounding of a kernel. Models that
@@ -56,7 +56,7 @@ def merge(model: keras.Model) -> None:
 
 
 def unmerge(model: keras.Model) -> None:
-    """Takes a merged adapter out of the kernels again; see `merge`.
+    """Takes merged adapters out of the kernels again; see `merge`.
 
     Args:
         model: A model with a merged adapter.
@@ -139,26 +139,28 @@ def _adapters(model: keras.Model) -> list[LowRank]:
 
 
 def _active_layers(model: keras.Model, caller: str) -> list[Any]:
-    """The layers that the active adapter changes."""
+    """The layers that active adapters change."""
     layers = list(adapted_layers(model).values())
-    found = [layer for layer in layers if layer.adapter.active in layer.adapter.settings]
+    found = [layer for layer in layers if layer.adapter.acting]
     if not found:
         raise ValueError(f"{caller}: an adapter must be active. Received: none of '{model.name}'")
     return found
 
 
 def _change(adapter: LowRank) -> Array:
-    """`s A B` of the active adapter in float64."""
-    name = str(adapter.active)
-    arrays, settings = adapter.arrays(name), adapter.current_settings()[name]
-    a, b = (arrays[key].astype("float64") for key in ("lora_a", "lora_b"))
-    change: Array = settings.scale * (a @ b)
+    """`sum_i w_i s_i A_i B_i` of the active adapters in float64."""
+    total: Any = 0.0
+    for name, weight in adapter.acting.items():
+        arrays, settings = adapter.arrays(name), adapter.current_settings()[name]
+        a, b = (arrays[key].astype("float64") for key in ("lora_a", "lora_b"))
+        total = total + weight * settings.scale * (a @ b)
+    change: Array = total
     return change
 
 
 def _gain(adapter: LowRank, changed: Array) -> Array | None:
-    """`g` of the active adapter; None without DoRA."""
-    magnitude = adapter.arrays(str(adapter.active)).get("magnitude")
+    """`g` of the active adapter; None without DoRA, of which one is active at a time."""
+    magnitude = next(adapter.arrays(name).get("magnitude") for name in adapter.acting)
     if magnitude is None:
         return None
     used, norm = magnitude != 0, np.linalg.norm(changed, axis=0)

@@ -2,7 +2,7 @@
 
 from keras_transformers.visualization.attention import attention_heat_map, images_with_attention
 from keras_transformers.visualization.bars import grouped_bars
-from keras_transformers.visualization.curves import training_curves
+from keras_transformers.visualization.curves import learning_rate_range, training_curves
 from keras_transformers.visualization.embeddings import (
     grid_position_similarity,
     patch_filters,
@@ -21,6 +21,7 @@ __all__ = [
     "images_side_by_side",
     "images_with_attention",
     "images_with_boxes",
+    "learning_rate_range",
     "most_confused",
     "patch_filters",
     "position_bias",

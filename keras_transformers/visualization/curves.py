@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from keras_transformers.annotations import Array, StrPath
-from keras_transformers.visualization.panels import legend_above, make_panels, save
+from keras_transformers.annotations import Array, StrPath, Values
+from keras_transformers.visualization.panels import legend_above, make_panels, one_panel, save
 from keras_transformers.visualization.style import FAINT, MARKERS, SERIES, SMALL, styled
 
 FALLING = ("loss", "entropy", "perplexity", "error")  # in the name of what is best when least
@@ -72,6 +72,67 @@ def training_curves(
                 _mark(axes, known + 1, values[known], f"best {label}" if i else None, legend)
         if not axes.lines:
             axes.text(0.5, 0.5, "no value", transform=axes.transAxes, ha="center", color=FAINT)
+    legend_above(figure, legend)
+    return save(figure, path)
+
+
+@styled
+def learning_rate_range(
+    rates: Values,
+    losses: Values,
+    path: StrPath,
+    smoothed: Values | None = None,
+    suggestion: float | None = None,
+) -> pathlib.Path:
+    """Draws the losses of a learning-rate range test over the rates, which have a logarithmic axis.
+
+    Losses far above the first one, where training diverges, lie outside of the picture.
+
+    Args:
+        rates: Positive learning rates `(steps,)`, see `training.learning_rate_range_test`.
+        losses: Losses `(steps,)`; those that are not finite are left out.
+        path: PNG file to write.
+        smoothed: Optional smoothed losses `(steps,)`.
+        suggestion: Optional rate to mark.
+
+    Returns:
+        The path.
+
+    Raises:
+        ValueError: If there are no rates, one is not positive, or there are not as many losses.
+
+    Example:
+    >>> import tempfile
+    >>> from keras_transformers.visualization import learning_rate_range
+    >>> path = tempfile.mkdtemp() + "/rates.png"
+    >>> learning_rate_range([1e-3, 1e-2, 1e-1], [2.0, 1.5, 9.0], path, suggestion=1e-2).name
+    'rates.png'
+    """
+    rates, losses = np.asarray(rates, "float64"), np.asarray(losses, "float64")
+    curves = {"loss of a step": losses}
+    if smoothed is not None:
+        curves["smoothed"] = np.asarray(smoothed, "float64")
+    shapes = [rates.shape, *(curve.shape for curve in curves.values())]
+    if rates.ndim != 1 or not len(rates) or not (rates > 0).all() or len(set(shapes)) > 1:
+        raise ValueError(
+            "learning_rate_range: `rates` must be positive, and `losses` and `smoothed` as many. "
+            f"Received: shapes {', '.join(map(str, shapes))}"
+        )
+    figure, axes = one_panel(5.2, 3.4)
+    axes.set(xlabel="learning rate", ylabel="loss", xscale="log")
+    axes.grid(True)
+    legend: dict[str, Any] = {}
+    shades = ({"color": FAINT, "linewidth": 0.8}, {"color": SERIES[0]})
+    for (label, curve), shade in zip(curves.items(), shades[2 - len(curves) :], strict=True):
+        (legend[label],) = axes.plot(rates, curve, marker="", **shade)
+    finite = losses[np.isfinite(losses)]
+    if len(finite):  # from a little below the lowest to above the first
+        height = max(finite[0] - finite.min(), 0.1 * abs(finite[0]), 1e-9)
+        top = min(finite.max(), finite[0] + height) + 0.1 * height
+        axes.set_ylim(finite.min() - 0.1 * height, top)
+    if suggestion is not None:
+        label = f"steepest descent: {suggestion:.2g}"
+        legend[label] = axes.axvline(suggestion, color=SERIES[1], linestyle="--", linewidth=1.2)
     legend_above(figure, legend)
     return save(figure, path)
 

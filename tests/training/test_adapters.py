@@ -14,6 +14,7 @@ from keras_transformers.training import (
     AdamW,
     LinearCrossEntropy,
     SmoothedCrossEntropy,
+    active_adapters,
     adapters_of,
     add_lora,
     combine_adapters,
@@ -127,7 +128,9 @@ def test_another_adapter_becomes_active_without_a_trace(monkeypatch):
         set_adapter(model, name)
         y = model.predict(IDS, verbose=0)
         np.testing.assert_allclose(y, plain if name is None else expected[name], atol=1e-5)
-        assert all(x.adapter.active == name for x in adapted_layers(model).values())
+        active = {name: 1.0} if name else {}
+        assert active_adapters(model) == active
+        assert all(x.adapter.active == active for x in adapted_layers(model).values())
     assert len(traces) == made
     assert {name: each.rank for name, each in adapters_of(model).items()} == {
         "a": 2,
@@ -569,3 +572,190 @@ def test_what_cannot_be_combined_is_refused():
     with pytest.raises(ValueError, match="merged into the kernels"):
         combine_adapters(model, {"a": 1}, "d")
     assert sorted(adapters_of(model)) == ["a", "b"]
+
+
+ACTIVE = {
+    "a list": ["a", "b"],
+    "weights": {"b": -0.5, "a": 0.7},
+    "three": {"a": 1.0, "b": 2.0, "c": 0.3},
+    "half of one": {"c": 0.5},
+    "nothing of one": {"a": 0.0, "b": 1.0},
+}
+
+
+def weights_of_active(given):
+    return given if isinstance(given, dict) else dict.fromkeys(given, 1.0)
+
+
+@pytest.mark.parametrize("given", ACTIVE.values(), ids=ACTIVE)
+def test_several_active_adapters_add_up_by_their_weights(given):
+    """In float64: kernels `W + sum w_i s_i A_i B_i`, and `v + sum w_i (v_i - v)` besides."""
+    x = keras.Input((5,))
+    y = keras.layers.Dense(7, name="first")(x)
+    y = keras.layers.LayerNormalization(name="norm")(y)
+    model = keras.Model(x, keras.layers.Dense(3, name="last")(y))
+    outer = keras.Sequential([keras.Input((5,)), model])
+    rows, expected_gamma = FLOATS[0].astype("float64"), np.ones(7)
+    kernels = {n: to_numpy(model.get_layer(n).kernel).astype("float64") for n in ("first", "last")}
+    plain = outputs(outer, FLOATS[0])
+    options = {
+        "a": {"targets": ("first", "last"), "train": "norm/gamma"},
+        "b": {"targets": "last", "rslora": True},
+        "c": {"targets": "first", "train": "norm/gamma"},
+    }
+    trained = {"a": np.linspace(0, 1, 7), "c": np.linspace(3, 1, 7)}
+    expected, single = {name: kernel.copy() for name, kernel in kernels.items()}, {}
+    active = weights_of_active(given)
+    for rank, (name, settings) in enumerate(options.items(), 1):
+        add_lora(model, rank, alpha=5, name=name, **settings)
+        for path, arrays in fill(model, name, seed=rank).items():
+            scale = 5 / (rank**0.5 if name == "b" else rank)
+            change = arrays["lora_a"].astype("float64") @ arrays["lora_b"]
+            expected[path] += active.get(name, 0) * scale * change
+        if name in trained:
+            model.get_layer("norm").gamma.assign(trained[name])
+            expected_gamma += active.get(name, 0) * (trained[name] - 1)
+        single[name] = outputs(outer, FLOATS[0])
+    assert np.abs(outer.predict(FLOATS[0], verbose=0) - single["c"]).max() < 1e-5
+    set_adapter(model, given)
+    assert active_adapters(model) == active
+    hidden = rows @ expected["first"]
+    hidden = hidden - hidden.mean(-1, keepdims=True)
+    hidden = hidden / np.sqrt((hidden**2).mean(-1, keepdims=True) + 1e-3) * expected_gamma
+    whole = hidden @ expected["last"]
+    np.testing.assert_allclose(outer.predict(FLOATS[0], verbose=0), whole, atol=2e-5)
+    merge(model)
+    for name, kernel in expected.items():
+        np.testing.assert_allclose(to_numpy(model.get_layer(name).kernel), kernel, atol=1e-5)
+    np.testing.assert_allclose(outer.predict(FLOATS[0], verbose=0), whole, atol=2e-5)
+    assert active_adapters(model) == active
+    unmerge(model)
+    np.testing.assert_allclose(outer.predict(FLOATS[0], verbose=0), whole, atol=2e-5)
+    for name, y in single.items():
+        set_adapter(model, name)
+        np.testing.assert_allclose(outputs(outer, FLOATS[0]), y, atol=1e-5)
+    set_adapter(model, None)
+    np.testing.assert_allclose(outputs(outer, FLOATS[0]), plain, atol=1e-5)
+    set_adapter(model, given)
+    np.testing.assert_allclose(outputs(outer, FLOATS[0]), whole, atol=2e-5)
+
+
+@pytest.mark.parametrize("quantised", [None, pytest.param("int8", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("dtype", ["float32", pytest.param("bfloat16", marks=pytest.mark.slow)])
+def test_several_active_adapters_are_one_that_is_combined_of_them(quantised, dtype):
+    """Of attention, networks and the tied table; decoded token by token, too."""
+    model = language_model(dtype=dtype)
+    for rank, name in enumerate("abc", 2):
+        add_lora(model, rank, name=name, targets=ALL)
+        fill(model, name, seed=rank)
+    if quantised:
+        model.quantize(quantised)
+    prompt = IDS[:, :2]
+    alone = generate(model, prompt=prompt, search=Greedy(), max_length=7)["tokens"]
+    set_adapter(model, {"a": 0.6, "b": 1.0})
+    received = outputs(model)
+    tokens = generate(model, prompt=prompt, search=Greedy(), max_length=7)["tokens"]
+    copied = outputs(in_precision(model, dtype)) if not quantised else received
+    combine_adapters(model, {"a": 0.6, "b": 1.0}, "both")
+    tolerance = 1e-4 if dtype == "float32" else 0.3
+    np.testing.assert_allclose(received, outputs(model), atol=tolerance)
+    np.testing.assert_allclose(copied, received, atol=tolerance)
+    if dtype == "float32":
+        again = generate(model, prompt=prompt, search=Greedy(), max_length=7)["tokens"]
+        np.testing.assert_array_equal(to_numpy(tokens), to_numpy(again))
+        assert (to_numpy(tokens) != to_numpy(alone)).any()
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+def test_all_active_adapters_are_trained_each_as_its_own(compiled):
+    """By the gradients of `A_i` and `B_i` in float64; one that is not active stays as it is."""
+    keras.utils.set_random_seed(4)
+    model = keras.Sequential([keras.Input((5,)), keras.layers.Dense(3, name="only")])
+    x = FLOATS[:, 0].astype("float64")
+    target = np.linspace(-1, 1, 9).reshape(3, 3)
+    for rank, name in enumerate("abc", 1):
+        add_lora(model, rank, alpha=2, name=name, targets="only")
+        fill(model, name, seed=rank)
+    (layer,) = adapted_layers(model).values()
+    before = {name: layer.adapter.arrays(name) for name in "abc"}
+    weights = {"a": 0.5, "c": 2.0}
+    set_adapter(model, weights)
+    model.compile(keras.optimizers.SGD(0.1), "mse", jit_compile=compiled)
+    bias = to_numpy(layer.bias)
+    model.fit(x.astype("float32"), target, batch_size=3, shuffle=False, verbose=0)
+    kernel = to_numpy(layer.kernel).astype("float64")
+    factors = {name: weights[name] * 2 / adapters_of(model)[name].rank for name in weights}
+    changes = [factors[n] * before[n]["lora_a"] @ before[n]["lora_b"] for n in weights]
+    change = 2 * (x @ (kernel + sum(changes)) + bias - target) / target.size
+    for name in "abc":
+        a, b = (before[name][key].astype("float64") for key in ("lora_a", "lora_b"))
+        factor = 0.1 * factors.get(name, 0)
+        expected = {"lora_a": a - factor * x.T @ change @ b.T,
+                    "lora_b": b - factor * (x @ a).T @ change}  # fmt: skip
+        received = layer.adapter.arrays(name)
+        for key, value in expected.items():
+            np.testing.assert_allclose(received[key], value, atol=1e-6)
+    np.testing.assert_array_equal(to_numpy(layer.bias), bias)
+
+
+def test_active_adapters_that_cannot_be_trained_together_are_refused_by_fit():
+    for options, message in (
+        ({"a": {"train": "norm"}, "b": {}}, "'a' trains other weights besides"),
+        ({"a": {"dropout": 0.1}, "b": {"dropout": 0.2}}, "have different dropout"),
+    ):
+        model = language_model()
+        for name, settings in options.items():
+            add_lora(model, 2, name=name, **settings)
+        set_adapter(model, ["a", "b"])
+        model.compile("sgd", SmoothedCrossEntropy())
+        with pytest.raises(ValueError, match=f"cannot learn: .*{message}.*`combine_adapters`"):
+            model.train_on_batch(IDS, IDS)
+        model.evaluate(IDS, IDS, verbose=0)
+        set_adapter(model, "a")
+        model.fit(IDS, IDS, verbose=0)
+
+
+def test_what_cannot_be_active_together_is_refused():
+    model = language_model()
+    with pytest.raises(ValueError, match="a list or dict of some"):
+        set_adapter(model, ["a"])
+    add_lora(model, 2, name="a")
+    add_lora(model, 2, name="b", dora=True)
+    before = outputs(model)
+    wrong = [
+        (["a", "c"], r"one of \['a', 'b'\] or None, or a list or dict"),
+        (["a", "a"], "a list or dict of some"),
+        ([], "a list or dict of some"),
+        ({}, "a list or dict of some"),
+        ({"a": float("nan")}, "weights must be finite"),
+        (["a", "b"], r"DoRA do not add up.*of which \['b'\]"),
+        ({"b": 0.5}, "DoRA do not add up"),
+    ]
+    for name, message in wrong:
+        with pytest.raises(ValueError, match=message):
+            set_adapter(model, name)
+        assert active_adapters(model) == {"b": 1.0}
+    np.testing.assert_array_equal(outputs(model), before)
+    set_adapter(model, ["b"])  # one alone is what it is by its name
+    np.testing.assert_array_equal(outputs(model), before)
+    set_adapter(model, {"a": 0.5})
+    merge(model)
+    with pytest.raises(ValueError, match="merged into the kernels"):
+        set_adapter(model, ["a"])
+
+
+def test_adapters_are_added_and_removed_while_several_are_active():
+    model = language_model()
+    plain = outputs(model)
+    for rank, name in enumerate("ab", 2):
+        add_lora(model, rank, name=name)
+        fill(model, name, seed=rank)
+    set_adapter(model, {"a": 0.5, "b": 2.0})
+    both = outputs(model)
+    add_lora(model, 4, name="c", dora=True)  # for which variables are made anew
+    assert active_adapters(model) == {"c": 1.0}
+    np.testing.assert_allclose(outputs(model), plain, atol=1e-5)
+    set_adapter(model, {"a": 0.5, "b": 2.0})
+    np.testing.assert_allclose(outputs(model), both, atol=1e-5)
+    remove_lora(model)
+    np.testing.assert_allclose(outputs(model), plain, atol=1e-5)
