@@ -129,7 +129,7 @@ def test_losses_are_those_of_steps_at_these_rates_and_nothing_is_changed(case):
         mine.assign(to_numpy(its))
     state, python, numpy = states(tested), random.getstate(), np.random.get_state()[1].copy()
     rate, function = tested.optimizer._learning_rate, tested.train_function
-    result = learning_rate_range_test(tested, X, Y, **RATES)
+    result = learning_rate_range_test(tested, X, Y, stop_factor=1e9, **RATES)
     assert tested.optimizer._learning_rate is rate
     assert tested.train_function is function
     assert tested.steps_per_execution == WAYS[way].get("per_execution", 1)
