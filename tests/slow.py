@@ -100,7 +100,6 @@ REPRESENTATIVES = {
         "swin-size1",
         "swin2_pretrained-size5",
         "pvt-size7",
-        "mvit-size8",
     ],
     "tests/pretrained/test_published.py::test_a_loaded_model_is_a_keras_model": [
         "modernbert",
@@ -276,14 +275,7 @@ REPRESENTATIVES = {
         "shaw-image",
         "synthesizer-text",
     ],
-    "tests/test_unknown_extents.py::test_models": [
-        "deformable_detr",
-        "language_model",
-        "recurrent",
-        "swin",
-        "transformer",
-        "vit",
-    ],
+    "tests/test_unknown_extents.py::test_models": ["language_model", "transformer", "vit"],
     "tests/export/test_arrays.py::test_a_saved_model_of_arrays_answers_as_the_model_was_scored": [
         "13"
     ],
@@ -333,13 +325,12 @@ REPRESENTATIVES = {
     "tests/layers/test_windows.py::test_contract_of_a_block": ["options1"],
     "tests/models/test_language_model.py::test_it_writes_in_fewer_bits": ["int8"],
     "tests/models/test_pyramids.py::test_a_transferred_model_starts_from_the_same_weights": [
-        "swin2",
-        "mvit",
+        "swin2"
     ],
-    "tests/models/test_pyramids.py::test_sizes_are_known_only_when_called_or_before": [
-        "swin2",
-        "mvit",
-    ],
+    "tests/models/test_pyramids.py::test_sizes_are_known_only_when_called_or_before": ["swin2"],
+    "tests/models/test_pyramids.py::test_frozen_parts_stay_as_they_are_also_after_reload": ["pvt"],
+    "tests/generation/test_cache.py::"
+    "test_a_cache_in_fewer_bits_changes_scores_by_its_rounding_only": ["int8-search1"],
     "tests/models/test_recurrent.py::test_contract": ["every setting"],
     "tests/models/test_resnet.py::test_contract": ["pooled"],
     "tests/models/test_text_encoder.py::test_contract": ["masked_language", "tagging"],

@@ -105,6 +105,7 @@ def writer():
 PROMPTS = ["the cat", "", "a dog and the old house", "so\n  it"]
 
 
+@pytest.mark.slow
 def test_continuations_are_those_of_generate(writer):
     result = writer(tf.constant(PROMPTS))
     for number, prompt in enumerate(PROMPTS):

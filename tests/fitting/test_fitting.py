@@ -54,6 +54,7 @@ def loaded(kind, folder):
 FAST = {"learning_rate": 1e-2, "batch_size": 8, "verbose": 0}
 
 
+@pytest.mark.slow
 def test_a_filler_of_masks_learns_classes_that_the_table_names(tmp_path):
     texts = sentences(40)
     rows = enumerate(zip(texts, royal(texts), strict=True))
@@ -234,6 +235,7 @@ def test_numbers_are_learned_at_unit_scale_and_given_as_they_were():
     np.testing.assert_allclose(np.asarray(dense(x)), before, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_translator_is_taught_what_its_search_will_start_with(tmp_path):
     model, words = folders.marian(tmp_path), pretrained.load_tokenizer(tmp_path)
     pairs = [("the king", "Der König"), ("not", "nicht")]
@@ -292,6 +294,7 @@ def test_an_encoder_of_images_becomes_a_classifier(name, tmp_path):
         assert predictor.evaluate(folder)["accuracy"] > 0.9
 
 
+@pytest.mark.slow
 def test_images_come_from_tables_and_from_memory(tmp_path):
     folder = images(tmp_path / "images", 2)
     names = [f"images/{kind}/{i}.png" for kind in ("dark", "light") for i in range(2)]

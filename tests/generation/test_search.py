@@ -147,7 +147,7 @@ def test_the_length_penalty_has_its_closed_form(alpha):
 
 @pytest.mark.parametrize("stages", slow_except([2, 4], 4))
 @pytest.mark.parametrize("search", [Greedy(), BeamSearch(3, 0.6, n_best=2)], ids=["greedy", "beam"])
-@settings(max_examples=4)
+@settings(max_examples=2)
 @given(seed=seeds)
 def test_sequences_that_leave_the_batch_change_nothing(search, stages, seed):
     table, forced = random_table(seed, batch=11, end=1.0), np.zeros((11, 9), "int32")

@@ -107,6 +107,7 @@ SEARCHES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("search", slow_except(SEARCHES, "beam"))
 def test_a_search_within_lists_is_the_full_search_without_all_other_tokens(search):
     found = generate(shared_model(), SOURCE, search=Shortlisted(LISTS, search), max_length=LENGTH)

@@ -122,6 +122,7 @@ def test_losses_are_those_of_the_papers():
     assert float(model.logit_bias) == -10
 
 
+@pytest.mark.slow
 def test_pairs_are_learned_and_the_model_comes_back_from_its_file(tmp_path):
     keras.utils.set_random_seed(4)
     model = by_softmax()

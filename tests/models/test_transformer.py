@@ -230,6 +230,7 @@ def test_it_can_learn_one_batch_by_heart(norm_first):
     assert last < first / 10
 
 
+@pytest.mark.slow
 def test_it_trains_in_mixed_precision():
     model = Transformer(VOCAB, **SIZES, dtype="mixed_float16")
     model.compile("adam", SmoothedCrossEntropy())  # compiling takes longer than what is tested

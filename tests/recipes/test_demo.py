@@ -321,6 +321,7 @@ def command(code, *arguments):
     )
 
 
+@pytest.mark.slow
 def test_a_missing_gradio_is_said_in_a_sentence(tmp_path):
     result = command("sys.modules['gradio'] = None", tmp_path)
     assert result.returncode == 1

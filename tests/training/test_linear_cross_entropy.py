@@ -161,6 +161,7 @@ def fitted(make, loss, **compiled):
 MAKERS = {"decoder": language_model, "encoder": encoder, "both": transformer}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", slow_except(MAKERS, "decoder"))
 def test_fit_and_evaluate_give_what_they_give_with_logits(make):
     model, history, scores = fitted(make, LinearCrossEntropy(0.1))
