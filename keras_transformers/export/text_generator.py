@@ -118,7 +118,10 @@ class TextGenerator(Served):
         self._tokenizer = tokenizer
         self._search, self._lengths, self._new_tokens = search, lengths, new_tokens
         self._hold_seed(search)
-        self._tokens, self._scoring = ContinuationScores(self), GivenTexts(self)
+        self._tokens: ContinuationScores | None = None
+        self._scoring: GivenTexts | None = None
+        if hasattr(model, "log_probabilities"):  # not every model of a user's
+            self._tokens, self._scoring = ContinuationScores(self), GivenTexts(self)
 
     def _ids(self, text: tf.Tensor) -> tf.RaggedTensor:
         """Tokenizes strings `(batch,)`; int32 `(batch, None)` without marks."""
@@ -275,11 +278,18 @@ class TextGenerator(Served):
 
     def with_tokens(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
         """Continues texts and scores each token, compiled by XLA: see `ContinuationScores`."""
-        return self._tokens.compiled(text)
+        return self._checked_scores(self._tokens).compiled(text)
 
     def with_prompts(self, text: tf.Tensor, prompt: tf.Tensor) -> dict[str, tf.Tensor]:
         """Scores texts after prompts, compiled by XLA: see `GivenTexts`."""
-        return self._scoring.compiled(text, prompt)
+        return self._checked_scores(self._scoring).compiled(text, prompt)
+
+    def _checked_scores(self, scores: Any) -> Any:
+        """Returns what computes scores; AttributeError if the model has none."""
+        if scores is None:
+            name = type(self._model).__name__
+            raise AttributeError(f"TextGenerator: {name} has no `log_probabilities`, for scores.")
+        return scores
 
     def score(
         self, texts: Sequence[str], prompts: Sequence[str] | None = None
@@ -288,6 +298,5 @@ class TextGenerator(Served):
         return TextGeneratorPredictor(self).score(texts, prompts)
 
     def _more_signatures(self) -> dict[str, Any]:
-        if not hasattr(self._model, "log_probabilities"):  # a model of the user's
-            return {}
-        return {"score": self._scoring.portable, "tokens": self._tokens.portable}
+        more = {"score": self._scoring, "tokens": self._tokens}
+        return {name: scores.portable for name, scores in more.items() if scores is not None}
