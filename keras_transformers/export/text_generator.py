@@ -130,7 +130,10 @@ class TextGenerator(Served):
         self._stop_table: tf.Tensor | None = None
         if self._stop is not None:
             self._stop_table = tf.constant(self._stop.for_vocabulary(vocabularies_of(model)[1]))
-        self._tokens, self._scoring = ContinuationScores(self), GivenTexts(self)
+        self._tokens: ContinuationScores | None = None
+        self._scoring: GivenTexts | None = None
+        if hasattr(model, "log_probabilities"):  # not every model of a user's
+            self._tokens, self._scoring = ContinuationScores(self), GivenTexts(self)
 
     @property
     def stop_strings(self) -> tuple[str, ...]:
@@ -362,11 +365,18 @@ class TextGenerator(Served):
 
     def with_tokens(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
         """Continues texts and scores each token, compiled by XLA: see `ContinuationScores`."""
-        return self._tokens.compiled(text)
+        return self._checked_scores(self._tokens).compiled(text)
 
     def with_prompts(self, text: tf.Tensor, prompt: tf.Tensor) -> dict[str, tf.Tensor]:
         """Scores texts after prompts, compiled by XLA: see `GivenTexts`."""
-        return self._scoring.compiled(text, prompt)
+        return self._checked_scores(self._scoring).compiled(text, prompt)
+
+    def _checked_scores(self, scores: Any) -> Any:
+        """Returns what computes scores; AttributeError if the model has none."""
+        if scores is None:
+            name = type(self._model).__name__
+            raise AttributeError(f"TextGenerator: {name} has no `log_probabilities`, for scores.")
+        return scores
 
     def score(
         self, texts: Sequence[str], prompts: Sequence[str] | None = None
@@ -375,6 +385,5 @@ class TextGenerator(Served):
         return TextGeneratorPredictor(self).score(texts, prompts)
 
     def _more_signatures(self) -> dict[str, Any]:
-        if not hasattr(self._model, "log_probabilities"):  # a model of the user's
-            return {}
-        return {"score": self._scoring.portable, "tokens": self._tokens.portable}
+        more = {"score": self._scoring, "tokens": self._tokens}
+        return {name: scores.portable for name, scores in more.items() if scores is not None}

@@ -302,6 +302,8 @@ class Unscored:
 def test_a_model_that_scores_nothing_is_saved_without_those_signatures(tmp_path):
     kind = "word pieces"
     generator = TextGenerator(Unscored(model_of(kind)), tokenizer_of(kind), Greedy(), 3, (8,))
+    with pytest.raises(AttributeError, match="Unscored has no `log_probabilities`"):
+        generator.score(["the king"])
     path = generator.save(tmp_path / "saved")
     assert {*tf.saved_model.load(str(path)).signatures} == {"serving_default", "xla"}
     with pytest.raises(
