@@ -208,9 +208,7 @@ def translator(languages=()):
     tokenizer = SentencePieceTokenizer.train(LINES, vocab_size=28, languages=languages)
     model = Transformer.from_variant("base", tokenizer.vocab_size, **SIZES)
     shape = {"source": (None, None), "target": (None, None)}
-    return TranslatorPredictor(
-        Translator(random_weights(model, shape), tokenizer, Greedy(), (16,))
-    )
+    return TranslatorPredictor(Translator(random_weights(model, shape), tokenizer, Greedy(), (16,)))
 
 
 SEARCHES = {
