@@ -32,7 +32,7 @@ from tests.text import scripts
 LINES = ["the king and the queen", "to be or not to be", "a cat sat on the mat"] * 9
 SIZES = {"hidden_dim": 24, "num_heads": 2, "mlp_dim": 32, "num_layers": 1}
 SENTENCE_PIECES = {
-    "sentence pieces": {"vocab_size": 40},
+    "sentence pieces": {"vocab_size": 28},
     "sentence pieces with bytes": {"vocab_size": 280, "byte_fallback": True},
     "lossless": {"vocab_size": 280, "lossless": True},
 }
