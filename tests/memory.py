@@ -14,6 +14,19 @@ import pytest
 GIB = 2**30
 # Resident memory above which a worker gets no further file. After its imports it holds 1.1 GiB.
 LIMIT = float(os.environ.get("TEST_WORKER_GIB", "3.5")) * GIB
+# Files that take longest. They begin first, so that none is left alone at the end.
+LONGEST = (
+    "tests/recipes/test_translation.py",
+    "tests/recipes/test_vit.py",
+    "tests/fitting/test_fitting.py",
+    "tests/export/test_text_generator.py",
+    "tests/export/test_portable.py",
+    "tests/export/test_translation.py",
+    "tests/loading/test_published.py",
+    "tests/training/test_resume.py",
+    "tests/distribution/test_mirrored.py",
+    "tests/distribution/test_jax.py",
+)
 CUSTOM_GRADIENT = "CustomGradient-"  # how TensorFlow names what `tf.custom_gradient` registers
 
 
@@ -59,7 +72,14 @@ def pytest_xdist_make_scheduler(config, log):
     memory = {}  # worker -> bytes after the last test that it reported
 
     class ReplacingScheduling(LoadFileScheduling):
-        """Gives no further file to a worker above the limit."""
+        """Gives no further file to a worker above the limit, and the longest files first."""
+
+        def schedule(self):
+            begins = self.collection is None
+            super().schedule()
+            for file in reversed(LONGEST if begins else ()):
+                if file in self.workqueue:
+                    self.workqueue.move_to_end(file, last=False)
 
         def _reschedule(self, node):
             if node not in self.registered_collections:

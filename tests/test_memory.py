@@ -10,7 +10,7 @@ import weakref
 import keras
 import pytest
 
-from tests.memory import release_graphs
+from tests.memory import LONGEST, release_graphs
 
 ROOT = pathlib.Path(__file__).parent.parent
 TEST = """
@@ -22,6 +22,10 @@ def test_process(number):
     with open("processes.txt", "a") as file:
         file.write(f"{__name__} {os.getpid()}\\n")
 """
+
+
+def test_the_files_that_begin_first_are_there():
+    assert [file for file in LONGEST if not (ROOT / file).is_file()] == []
 
 
 @pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="a table of TensorFlow")

@@ -70,7 +70,7 @@ KEYS = {
     "max_length": LIMIT,
     "max_new_tokens": LIMIT,
     "max_time": Only(),
-    "stop_strings": IMITATED,
+    "stop_strings": "is read by `load`: `stop_strings` of `TextGenerator`",
     # ids
     "pad_token_id": "stands behind END, where ours has `padding_id`, which is never chosen",
     "bos_token_id": "is the tokenizer's `start_id`",

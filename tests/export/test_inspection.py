@@ -46,6 +46,7 @@ def float64_log_probabilities(translator, text, target):
     return logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True))
 
 
+@pytest.mark.slow
 def test_the_pieces_of_a_translation_have_the_model_s_own_log_probabilities(translator):
     """The score of greedy search is their sum, by its cached steps."""
     tokenizer, rows = translator._tokenizer, TranslatorPredictor(translator).predict(

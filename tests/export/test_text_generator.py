@@ -337,6 +337,7 @@ def test_a_request_chooses_its_search_length_seed_and_number(kind):
     assert ours.predict(PROMPTS, n_best=1) == [[text] for text in plain]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["generator", "translator"])
 def test_a_seed_draws_the_same_and_compiles_nothing_new(kind):
     ours, hot = predictor(kind), Sampling(temperature=9.0)

@@ -48,6 +48,7 @@ def test_a_classifier_of_texts_is_scored_on_every_row(tmp_path):
     assert both["accuracy"] == pytest.approx(known["accuracy"] / 2)
 
 
+@pytest.mark.slow
 def test_a_classifier_of_images_is_scored_on_every_image(tmp_path):
     folder = images(tmp_path / "images")
     with folders.eagerly():

@@ -229,6 +229,7 @@ def test_weights_of_sixteen_bits_are_trained_in_float32_and_stored_as_before(cas
     assert moved <= heads if rank else len(moved) > len(start) // 2
 
 
+@pytest.mark.slow
 def test_adapters_beside_sixteen_bits_are_trained_on_and_the_rest_stays(tmp_path):
     texts = sentences(24)
     data = (texts, royal(texts))
