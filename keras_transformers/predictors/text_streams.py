@@ -85,8 +85,8 @@ class TextStream(Iterator[str]):
 
     def _in_front(self, text: str) -> str:
         """Returns what stands in front of the first stop string."""
-        places = [text.find(string) for string in self._stop_strings]
-        first = min((place for place in places if place >= 0), default=len(text))
+        starts = [text.find(string) for string in self._stop_strings]
+        first = min((start for start in starts if start >= 0), default=len(text))
         return text[:first]
 
     def _begun(self, text: str) -> int:
