@@ -267,13 +267,14 @@ def _parts(
     """Yields the tokens from the position `first` on."""
     limit = inputs["forced"].shape[1]
     begun: Begun = program.run(inputs)
-    always = {name: inputs[name] for name in ("stop_table",) if name in inputs}
+    # Not a tensor with a row for each sequence, so it is no part of `begun`.
+    stop_table = {name: x for name, x in inputs.items() if name == "stop_table"}
     index = int(begun.position)  # of a model without `prefill` it is not yet `first`
     number, done = at_a_time or 1, False
     while not done and index < limit:
         before, started = index, time.perf_counter()
         steps = ops.convert_to_tensor(max(first - before, 0) + number, "int32")
-        begun, found, is_done = program.run({"begun": begun, "number": steps, **always})
+        begun, found, is_done = program.run({"begun": begun, "number": steps, **stop_table})
         found = keras.tree.map_structure(ops.convert_to_numpy, found)
         index, done = int(begun.position), bool(is_done)
         seconds = (time.perf_counter() - started) / (index - before)

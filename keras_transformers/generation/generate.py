@@ -382,8 +382,11 @@ def generate_all(
     check_cache_dtype("generate_all", model, cache_dtype)
     check_end("generate_all", model, search, end_id)
     check_counts(batch_size, stages, new_tokens)
-    if sources is None and max_length is None and new_tokens is None:
-        prompts = None  # nothing says how long the outputs may be
+    limited = max_length is not None or new_tokens is not None
+    if sources is None and (prompts is None or not limited):
+        raise ValueError(
+            "generate_all: without `sources`, give `prompts`, and `new_tokens` or `max_length`."
+        )
     rows = _rows(model, search, sources, prompts, 0 if start_id is not None else 1)
     number = len(rows.prompts)
     if not number:
@@ -435,25 +438,18 @@ class _Rows(NamedTuple):
         self, chosen: Array, length: int, most: int, padding: int
     ) -> tuple[Array, Array, int]:
         """Sources `(rows, length)`, prompts `(rows, most)`, and the length to take in at once."""
-        width = 0 if self.sources is None else length
-        source = np.full((len(chosen), width), padding, "int32")
-        forced = np.full((len(chosen), most), padding, "int32")
-        for position, row in enumerate(chosen):
-            if self.sources is not None:
-                source[position, : len(self.sources[row])] = self.sources[row]
-            forced[position, : len(self.prompts[row])] = self.prompts[row]
-        longest = max(len(self.prompts[row]) for row in chosen)
-        return source, forced, prompt_positions(longest, most) if longest else 0
+        prompts = [self.prompts[row] for row in chosen]
+        sources = [] if self.sources is None else [self.sources[row] for row in chosen]
+        source = forced_ids(sources or None, len(chosen), length if sources else 0, padding)
+        longest = max(map(len, prompts))
+        positions = prompt_positions(longest, most) if longest else 0
+        return source, forced_ids(prompts, len(chosen), most, padding), positions
 
 
 def _rows(model: Decodable, search: Search, sources: Any, prompts: Any, fewest: int) -> _Rows:
     """Checks sources and prompts, of `fewest` ids each."""
     if sources is not None:
         check_source("generate_all", model)
-    elif prompts is None:
-        raise ValueError(
-            "generate_all: without `sources`, give `prompts`, and `new_tokens` or `max_length`."
-        )
     else:
         search.constraints.check_no_ratio("generate_all: without `sources`")
     padding, (of_sources, of_targets) = padding_of(model), vocabularies_of(model)

@@ -235,7 +235,7 @@ def within_positions(limit: int, model: Decodable, search: Search) -> int:
     return min([limit, *(end for end in ends if end is not None)])
 
 
-def forced_ids(prompt: Array | None, batch: int, limit: int, padding: int) -> Array:
+def forced_ids(prompt: Iterable[Array] | None, batch: int, limit: int, padding: int) -> Array:
     """Prompts, without padding on the left, on as many positions as there are tokens."""
     forced = np.full((batch, limit), padding, "int32")
     for row, ids in zip(forced, () if prompt is None else prompt, strict=prompt is not None):

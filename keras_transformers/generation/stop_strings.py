@@ -14,6 +14,7 @@ from keras_transformers.words import byte_letters
 
 ROOT = 0  # state of the automaton where no string has begun
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}".encode()
+BYTE_OF = {letter: byte for byte, letter in enumerate(byte_letters())}
 _BYTES_OF_TOKENS: Any = weakref.WeakKeyDictionary()
 
 
@@ -89,11 +90,11 @@ def completed(tokens: Tensor, index: Index, table: Tensor) -> Tensor:
         Bool `(batch, beams)`.
     """
     states, columns = table.shape[0], number_of(table)
-    # A token has a byte at least, or leaves the state as it is: no string is longer than this.
-    # (A string with tokens of no byte inside may be missed.)
+    # No string has more bytes than there are states, and so no more tokens than this window, as
+    # long as each token has a byte.
     window = ops.arange(2 - states, 1, dtype="int32")
-    each = cast(Tensor, index)[..., None] if len(getattr(index, "shape", ())) == 2 else None
-    last = over_beams(index) if each is None else each
+    one_for_each_beam = len(getattr(index, "shape", ())) == 2
+    last = cast(Tensor, index)[..., None] if one_for_each_beam else over_beams(index)
     positions = ops.broadcast_to(last + window, (*ops.shape(tokens)[:2], states - 1))
     ids = ops.cast(ops.take_along_axis(tokens, ops.maximum(positions, 0), axis=-1), "int32")
     ids = ops.where(ops.logical_or(ids < 0, positions < 0), columns - 1, ids)
@@ -137,8 +138,9 @@ def _incomplete(name: str) -> bytes | None:
     """The bytes of a token that holds a part of a character, by its name in the vocabulary."""
     if match := re.fullmatch("<0x([0-9A-Fa-f]{2})>", name):
         return bytes.fromhex(match[1])
-    byte_of = {letter: byte for byte, letter in enumerate(byte_letters())}
-    return bytes(byte_of[letter] for letter in name) if set(name) <= byte_of.keys() else None
+    if not set(name) <= BYTE_OF.keys():
+        return None
+    return bytes(BYTE_OF[letter] for letter in name)
 
 
 def _table(tokens: list[bytes], strings: list[bytes]) -> Array:
