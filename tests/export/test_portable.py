@@ -9,8 +9,9 @@ from tests.serving.loader import as_lists
 from tests.serving.reachable import MUST_COMPILE, reached, read
 from tests.test_imports import run_without
 
-# One that writes, and one reader each of texts and of images; the others are slow.
-REPRESENTATIVES = ("text generator, gpt2", "text classifier", "image classifier, vit")
+# One reader each of texts and of images. The others are slow. That text generators answer without
+# XLA is tested in tests/export/test_text_generator.py, too.
+REPRESENTATIVES = ("text classifier", "image classifier, vit")
 OTHERS = [name for name in examples.MAKE if name not in REPRESENTATIVES]
 
 

@@ -382,6 +382,7 @@ def test_a_saved_model_has_fixed_settings(tmp_path):
             keras_transformers.load(path, **settings)
 
 
+@pytest.mark.slow
 def test_a_folder_and_who_loads_it_say_how_texts_are_written(tmp_path):
     model = folders.gpt2(tmp_path)
     model.build((None, None))

@@ -173,6 +173,7 @@ def test_given_translations_are_scored_token_by_token(served, model, tokenizer, 
         served.score(["the"], ["a", "b"])
 
 
+@pytest.mark.slow
 def test_languages_whose_target_nobody_has_said_are_no_hindrance(tokenizer):
     pieces = [*tokenizer.pieces(range(tokenizer.vocab_size)), "__en__", "__de__"]
     languages = {"tokens": {"en": "__en__", "de": "__de__"}, "source": "en"}

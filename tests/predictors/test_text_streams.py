@@ -231,6 +231,7 @@ def test_a_streamed_continuation_is_that_of_predict(kind, settings):
         assert stream.finished == expected["finished"]
 
 
+@pytest.mark.slow
 def test_a_stream_ends_in_front_of_a_stop_string():
     ours, prompt = generator(), "the king"
     whole = ours.predict(prompt, details=True)["continuation"]
