@@ -135,7 +135,7 @@ UNLEARNING = {  # kind -> what makes it, what it is built for, what it answers t
 }
 
 
-@pytest.mark.parametrize("kind", slow_except(UNLEARNING.keys(), "segmenter"))
+@pytest.mark.parametrize("kind", slow_except(UNLEARNING.keys(), "detector"))
 def test_what_does_not_learn_here_is_saved_exported_and_quantised(kind, tmp_path):
     make, shape, arguments, options = UNLEARNING[kind]
     model = make(tmp_path)
