@@ -6,6 +6,7 @@ import sys
 
 from keras_transformers.extras import advice
 
+INTERRUPTED = 130  # the status by which shells know a program that Ctrl-C has ended
 COMMAND = "keras-transformers"  # of an installed package, before the name of a recipe
 
 
@@ -41,7 +42,18 @@ def ending_in_a_sentence(program, *kinds):
     except (ValueError, FileNotFoundError, *kinds) as error:
         raise SystemExit(f"{name}: {error}") from None
     except OSError as error:
-        raise SystemExit(f"{name}: {error.strerror or error}") from None
+        raise SystemExit(f"{name}: {_of_system(error)}") from None
+    except KeyboardInterrupt:
+        print(f"\n{name}: stopped", file=sys.stderr, flush=True)
+        raise SystemExit(INTERRUPTED) from None
+
+
+def _of_system(error):
+    """What the system says of a file, with its name; of other errors, what they say."""
+    if error.strerror is None:
+        return str(error)
+    names = [str(name) for name in (error.filename, error.filename2) if name is not None]
+    return f"{' and '.join(names)}: {error.strerror}" if names else error.strerror
 
 
 def _of_extras(error):
@@ -59,7 +71,9 @@ def name_missing_extras():
 
     def hook(kind, error, traceback):
         said = _of_extras(error) if isinstance(error, ImportError) else None
-        if said is None:
+        if issubclass(kind, KeyboardInterrupt):
+            print("\nStopped.", file=sys.stderr)
+        elif said is None:
             otherwise(kind, error, traceback)
         else:
             print(f"{program().removeprefix('python -m ')}: {said}", file=sys.stderr)

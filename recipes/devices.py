@@ -55,4 +55,4 @@ def continue_on_tensorflow():
 
 def _arguments_to_score(arguments):
     """Arguments of the process that scores; of an option that comes twice, the last is taken."""
-    return [*arguments, "--devices", "None", "--no-hosts", "--resume"]
+    return [*arguments, "--devices", "None", "--no-hosts", "--no-overwrite", "--resume"]

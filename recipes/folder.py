@@ -2,43 +2,217 @@
 
 import contextlib
 import csv
+import fnmatch
+import functools
+import glob
 import json
 import math
 import pathlib
 import shutil
+import tempfile
 import time
+import uuid
 
+import filelock
 import keras
 import numpy as np
 
 import keras_transformers
 from keras_transformers import distribution
 from keras_transformers.training import Tracker
+from keras_transformers.training.resume import difference
 
 from . import next_steps
+
+RUN, LOCK = "run.json", "lock"
+# What recipes write, in the order in which `--overwrite` removes it; `run.json` lists what other
+# recipes write. A folder that holds one of the first five holds a run.
+FILES = (
+    RUN,
+    "config.json",
+    "checkpoints",
+    "metrics.json",
+    "history.csv",
+    "model.keras",
+    "saved_model",
+    "published",
+    "adapter*",
+    "alignment.keras",
+    "preprocessing.json",
+    "tokenizer.model",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "target_vocab.json",
+    "vocab.*",
+    "merges.txt",
+    "spiece.model",
+    "source.spm",
+    "target.spm",
+    "sentencepiece.bpe.model",
+    "last_part.json",
+    "stream*.jsonl",
+    "tracking.json",
+    "classes.tsv",
+    "predictions.tsv",
+    "runs.tsv",
+    "table.tsv",
+    "test_texts.tsv",
+    "translations.tsv",
+    "samples.t*",
+    "report.json",
+    "shortlist.npz",
+    "example.*",
+    "figures/*.png",
+    "figures",
+    "tensorboard",
+    "other_host",
+    "unfinished-*",
+)
+MARKS = FILES[:5]
 
 
 class RunFolder:
     """Where a recipe writes: `config.json`, `history.csv`, `metrics.json`, model and figures.
 
-    Results come first: `write_metrics` as soon as they are known; then what is drawn and exported,
-    each image in the scope of `drawing` and each export in that of `exporting`; then `end`.
+    Nothing in the folder changes before `begin`, so that a run that is refused leaves it as it was:
+    what is written earlier, with `write_json` or `keep`, waits until then. Results come first:
+    `write_metrics` as soon as they are known; then what is drawn and exported, each image in the
+    scope of `drawing` and each export in that of `exporting`; then `end`.
 
     Args:
-        path: The folder; made if it is missing.
+        path: The folder. `begin` makes it if it is missing.
+        resume: Whether to go on with the run in it.
+        overwrite: Whether `begin` removes the files of an earlier run.
+        identity: Dict that JSON can hold, of what must not change when a run is resumed.
+
+    Raises:
+        ValueError: If another process is at work in the folder, or it holds a run and neither
+            `resume` nor `overwrite` is set, or it holds a run of another identity.
     """
 
-    def __init__(self, path):
-        self._started, self._failed, self._tracker = time.perf_counter(), [], None
+    def __init__(self, path, resume=False, overwrite=False, identity=None):
+        self._started, self._failed = time.perf_counter(), []
+        self._track = self._tracker = None  # what it is made of, and the `Tracker`
         self._asked = None  # what was exported, if it has answered
+        self._begun, self._waiting = False, {}  # name -> arguments of `keep`
+        self._resume, self._overwrite = resume, overwrite
         self.path = self.shared = pathlib.Path(path)  # that of the first host: it has checkpoints
-        if not distribution.is_first_host():
+        self.identity = json.loads(json.dumps(identity or {}, default=str))
+        self._run, self._own_files = uuid.uuid4().hex, []
+        if distribution.is_first_host():
+            self._lock = locked(self.path)
+            self._check_contents()
+        else:
             self.path = self.path / "other_host"
         self.figures = self.path / "figures"
-        self.figures.mkdir(parents=True, exist_ok=True)
 
     def __truediv__(self, name):
+        listed = any(fnmatch.fnmatchcase(name, pattern) for pattern in FILES)
+        if not listed and name not in self._own_files:  # of somebody's own recipe
+            self._own_files.append(name)
+            self._write_record()
         return self.path / name
+
+    def _write_record(self):
+        if self._begun:
+            record = {"run": self._run, "identity": self.identity, "files": self._own_files}
+            _write_json(record, self.path / RUN)
+
+    def _check_contents(self):
+        """ValueError if the run must not begin; says so if there is nothing to resume."""
+        holds_run = any((self.path / name).exists() for name in MARKS)
+        if holds_run and not (self._resume or self._overwrite):
+            raise ValueError(
+                f"{self.path} holds a run. Continue it with --resume, replace it with --overwrite, "
+                f"or choose another folder, as --output {free_folder(self.path)}."
+            )
+        if not self._resume:
+            return
+        if not holds_run:
+            print(f"There is no run in {self.path} to resume: a new one begins.", flush=True)
+        elif not (self.path / "checkpoints").exists():
+            print(f"The run in {self.path} has no checkpoint: it begins anew.", flush=True)
+        record = self.path / RUN
+        if record.is_file():
+            begun = json.loads(record.read_text(encoding="utf-8"))
+            self._run, self._own_files = begun["run"], begun["files"]
+            if begun["identity"] and self.identity:
+                differs = difference(begun["identity"], self.identity)
+                if differs is not None:
+                    name, then, now = differs
+                    raise ValueError(
+                        f"--resume: the run in {self.path} began with another {name}. Then: "
+                        f"{then}. Now: {now}"
+                    )
+
+    def begin(self):
+        """The run is allowed to begin: from now on the folder is its own.
+
+        Removes what an earlier run left, with `overwrite`, and writes what has waited.
+
+        Raises:
+            ValueError: If a resumed run would write another file than the one that is there.
+        """
+        if self._begun:
+            return
+        for name, (write, compared) in list(self._waiting.items()):
+            if compared and self._resume and (self / name).exists():
+                self._check_same(name, write)
+                del self._waiting[name]
+        self._begun = True
+        if self._overwrite and not self._resume:
+            remove_run(self.path)
+        self.figures.mkdir(parents=True, exist_ok=True)
+        self._write_record()
+        for name, (write, _) in self._waiting.items():
+            write(self / name)
+        self._waiting.clear()
+        if self._track is not None:
+            self._tracker = Tracker(*self._track, self._resume)
+
+    def _check_same(self, name, write):
+        with tempfile.TemporaryDirectory() as folder:
+            write(pathlib.Path(folder, name))
+            now = pathlib.Path(folder, name).read_bytes()
+        if now != (self / name).read_bytes():
+            raise ValueError(
+                f"--resume: {self / name} is not what this run would write. It was changed, or the "
+                "data or the versions of packages were."
+            )
+
+    def keep(self, name, write, compared=True):
+        """Writes a file: at once, or when the run begins.
+
+        Args:
+            name: Of the file.
+            write: Function of its path.
+            compared: Whether a resumed run must find there what it would write, and is refused
+                otherwise.
+        """
+        if self._begun:
+            write(self / name)
+        else:
+            self._waiting[name] = (write, compared)
+
+    def check_room(self, model):
+        """ValueError if the disk has no room for the checkpoints and exports of a model."""
+        values = sum(math.prod(variable.shape) for variable in model.weights)
+        trained = sum(math.prod(variable.shape) for variable in model.trainable_weights)
+        # Weights and two moments, in two checkpoints and one that is written; then `model.keras`
+        # with its moments, and the weights in a SavedModel and a published folder.
+        needed = 4 * (4 * (values + 2 * trained) + 2 * values)
+        parents = [self.path, *self.path.absolute().parents]
+        there = next(path for path in parents if path.exists())
+        free = shutil.disk_usage(there).free
+        if free < needed:
+            raise ValueError(
+                f"--output: the run needs about {needed / 1e6:,.0f} MB for checkpoints and "
+                f"exports, and the disk of {self.path} has {free / 1e6:,.0f} MB free."
+            )
+
+    def checkpoint_identity(self):
+        """What a checkpoint must agree with: the run, and what must not change within it."""
+        return {"run": self._run, **self.identity}
 
     def seconds(self):
         """Since the run began, those of processes that were killed up to their last checkpoint."""
@@ -56,7 +230,7 @@ class RunFolder:
             _Patience(patience=patience, restore_best_weights=True, **best),
         ]
 
-    def track(self, service, config, resume):
+    def track(self, service, config):
         """Shows the run in an experiment tracker, see `Tracker`; None shows it nowhere.
 
         Raises:
@@ -64,9 +238,10 @@ class RunFolder:
         """
         if service is not None and distribution.is_first_host():
             try:
-                self._tracker = Tracker(service, self.path, config, resume)
+                Tracker.check(service)
             except ImportError as error:
                 raise ValueError(f"--track {error}") from None
+            self._track = (service, self.path, config)
 
     def callbacks(self, name=None):
         """History as CSV, but for one of several models, `name`; and what shows it in a tracker."""
@@ -168,11 +343,57 @@ class RunFolder:
             writer.writerows(rows)
 
     def write_json(self, name, content):
-        """Writes a dict as JSON, at once: another host, or the run that goes on, may read it."""
-        text = json.dumps(content, indent=2, default=str)
-        unfinished = self / f"unfinished-{name}"
-        unfinished.write_text(text + "\n", encoding="utf-8")
-        unfinished.replace(self / name)
+        """Writes a dict as JSON, whole: another host, or the run that goes on, may read it."""
+        self.keep(name, functools.partial(_write_json, content), compared=False)
+
+
+def _write_json(content, path):
+    text = json.dumps(content, indent=2, default=str)
+    unfinished = path.with_name(f"unfinished-{path.name}")
+    unfinished.write_text(text + "\n", encoding="utf-8")
+    unfinished.replace(path)
+
+
+def locked(folder):
+    """Takes a folder for this process, until it ends or calls `release()` on what is returned.
+
+    The lock is the system's own, on every system, so that a process that is killed leaves none.
+
+    Raises:
+        ValueError: If another process has it.
+        OSError: If nothing can be written there.
+    """
+    folder = pathlib.Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    lock = filelock.FileLock(folder / LOCK, is_singleton=True)
+    try:
+        lock.acquire(timeout=0)
+    except filelock.Timeout:
+        raise ValueError(
+            f"Another process is at work in {folder}. Wait until it has ended, or choose another "
+            "--output."
+        ) from None
+    return lock
+
+
+def free_folder(path):
+    """A folder beside a path that does not exist, by the first number that is free."""
+    numbers = (path.with_name(f"{path.name}_{number}") for number in range(2, 10**6))
+    return next(free for free in numbers if not free.exists())
+
+
+def remove_run(path):
+    """Removes the files of a run from a folder, and nothing else."""
+    record = pathlib.Path(path, RUN)
+    own = json.loads(record.read_text(encoding="utf-8"))["files"] if record.is_file() else []
+    for pattern in (*map(glob.escape, own), *FILES):
+        for found in pathlib.Path(path).glob(pattern):
+            if not found.is_dir() or found.is_symlink():
+                found.unlink()
+            elif pattern != "figures":
+                shutil.rmtree(found)
+            elif not any(found.iterdir()):
+                found.rmdir()
 
 
 def _first_line(error):
@@ -186,6 +407,11 @@ def is_finished(path):
     """Whether the run in a folder has ended, and not only got as far as its metrics."""
     path = pathlib.Path(path)
     return (path / "metrics.json").is_file() and not (path / "checkpoints").exists()
+
+
+def has_checkpoint(path):
+    """Whether there is a checkpoint in the folder of a run."""
+    return any(pathlib.Path(path).glob("checkpoints/*/step-*"))
 
 
 class _HistoryFile(keras.callbacks.Callback):

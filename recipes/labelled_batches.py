@@ -35,18 +35,16 @@ class LabelledBatches:
             self._hot
         )
 
-    def streamed(self, folder, shards, tokenizer, seed, name):
+    def streamed(self, shards, tokenizer, seed):
         """Those of shards, whose rows have texts and numbers of classes: a `ShardStream`."""
         size = self.config.training.batch_size
         arrange = bucketing(self.boundaries, size, self.padding_id)
         shape = (None, self.classes) if self._several else (None,)
         return streaming.stream(
             self.config,
-            folder,
             shards,
             encoder_of_labelled(tokenizer, self.boundaries[-1]),
             lambda chunks, epoch: arrange(chunks, epoch).map(self._hot),
-            name,
             seed,
             signature=[tf.TensorSpec((None,), tf.string), tf.TensorSpec(shape, tf.int32)],
         )

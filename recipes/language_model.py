@@ -267,11 +267,11 @@ def run(config):
     folder = training.start_run(config)
     data, tokenizer, ids = load_data(config)
     if config.model.pretrained is None:
-        tokenizer.save(folder / "tokenizer.model")
+        folder.keep("tokenizer.model", tokenizer.save)
     arrange = full_rows(config, tokenizer.pad_id)
     if data.shards is not None:
         encode = encoder_of_documents(tokenizer)
-        batches = streaming.stream(config, folder, data.shards, encode, arrange)
+        batches = streaming.stream(config, data.shards, encode, arrange)
     else:
         batches = partial(arrange, in_memory(ids["train"]))
     valid = windows(config, ids["valid"], tokenizer.pad_id)

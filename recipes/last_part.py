@@ -25,9 +25,7 @@ class LastPart(keras.callbacks.Callback):
         of = config.training
         self._epochs, self._minutes, self._begins = of.epochs, of.minutes, begins
         self._path, self._start, self._first = folder / NAME, None, None
-        if not config.run.resume:
-            self._path.unlink(missing_ok=True)  # of an earlier run
-        elif self._path.exists():
+        if config.run.resume and self._path.exists():
             self._first = json.loads(self._path.read_text())["first_epoch"]
 
     def on_train_begin(self, logs=None):

@@ -94,7 +94,7 @@ class Config:
     }
 
 
-def load_data(config, folder=None):
+def load_data(config):
     """Texts, a tokenizer trained on them, and batches in which tokens are hidden."""
     of, seed = config.data, config.run.seed
     data = load_documents(of.dataset, of.train, of.valid, of.test)
@@ -120,7 +120,7 @@ def load_data(config, folder=None):
     train = partial(arrange, documents["train"])
     if data.shards is not None:
         encode = encoder_of_documents(tokenizer)
-        train = streaming.stream(config, folder, data.shards, encode, arrange)
+        train = streaming.stream(config, data.shards, encode, arrange)
     return tokenizer, {
         "train": train,
         "valid": batches(documents["valid"], None),
@@ -155,8 +155,8 @@ def write_samples(folder, model, tokenizer, samples, path):
 def run(config):
     """Trains, scores on the test set, fills in samples, exports; returns the metrics."""
     folder = training.start_run(config)
-    tokenizer, batches = load_data(config, folder)
-    tokenizer.save(folder / "vocab.txt")
+    tokenizer, batches = load_data(config)
+    folder.keep("vocab.txt", tokenizer.save)
     with training.model_scope(config):
         model = build_model(config, tokenizer.vocab_size)
     history, measured = training.fit_tokens(

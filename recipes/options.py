@@ -6,9 +6,12 @@ each a frozen dataclass of numbers. No two have the same name: options, files of
 """
 
 import argparse
+import contextlib
 import dataclasses
 import json
 import pathlib
+import shlex
+import signal
 import sys
 import typing
 
@@ -16,9 +19,10 @@ import tyro
 
 from keras_transformers import compile_cache
 
-from .bad_input import ending_in_a_sentence, program
+from .bad_input import INTERRUPTED, ending_in_a_sentence, program
+from .data.fingerprints import fingerprints
 from .devices import on_devices
-from .folder import is_finished
+from .folder import has_checkpoint, is_finished
 from .published import is_published, positions
 from .repeated import gathered, several_of
 
@@ -31,6 +35,7 @@ class Run:
     seed: int = 1  # of weights, batches and dropout
     smoke: bool = False  # the same path in under a minute, on little data
     resume: bool = False  # continue the run in --output, if it was begun, with its numbers
+    overwrite: bool = False  # replace the run in --output; other files there stay
     config: str | None = None  # YAML or JSON file of options; those given here are stronger
     # of computing; weights stay in float32. Mixed ones are for accelerators
     precision: typing.Literal["float32", "mixed_bfloat16", "mixed_float16"] = "float32"
@@ -40,7 +45,7 @@ class Run:
     rematerialize: bool = False  # compute blocks twice and keep their inputs only
     devices: str | None = None  # "data=8" or "data=4,model=2", with KERAS_BACKEND=jax
     hosts: bool = False  # a process on each host of a TPU pod or Slurm job; `--devices` of all
-    checkpoint_minutes: float | None = 10.0  # from one checkpoint to the next
+    checkpoint_minutes: float | None = 2.0  # from one checkpoint to the next
     checkpoint_steps: int | None = None  # the same in steps
     track: typing.Literal["tensorboard", "wandb", "mlflow"] | None = None  # where curves are shown
     compile_cache: bool = True  # programs that XLA compiles are kept for the next run
@@ -49,14 +54,24 @@ class Run:
 # Adapters learn best at ten times the rate of full fine-tuning (Schulman et al. 2025, "LoRA without
 # regret").
 LORA_RATE = 10
-OF_THIS_PROCESS = ("output", "resume", "config", "devices", "hosts")
+TERMINATED = 128 + signal.SIGTERM  # the status of a run that SIGTERM has ended
+OF_THIS_PROCESS = ("output", "resume", "overwrite", "config", "devices", "hosts")
 OF_THIS_PROCESS += ("checkpoint_minutes", "checkpoint_steps", "compile_cache")
+OF_THE_SCHEDULE = ("minutes", "epochs")  # may change in a resumed run, whose weights then differ
 
 
 def numbers(config):
     """Dict of name -> number, of all groups."""
     groups = (getattr(config, field.name) for field in dataclasses.fields(config))
     return {name: value for group in groups for name, value in vars(group).items()}
+
+
+def identity(config):
+    """What must not change when a run is resumed: its numbers, and the files that it reads."""
+    of = numbers(config)
+    lasting = {name: of[name] for name in of if name not in OF_THIS_PROCESS}
+    options = {name: x for name, x in lasting.items() if name not in OF_THE_SCHEDULE}
+    return {"options": options, "data": fingerprints(lasting)}
 
 
 def changed(config, /, **given):
@@ -113,8 +128,25 @@ def main(run, kind, description):
         config = _checked(config, base)
         if config.run.compile_cache:
             compile_cache()
-        with on_devices(config.run.devices, config.run.hosts):
+        with on_devices(config.run.devices, config.run.hosts), _told_how_to_resume(called, config):
             run(config)
+
+
+@contextlib.contextmanager
+def _told_how_to_resume(called, config):
+    """A scope in which a run that is stopped says with which command it goes on."""
+    try:
+        yield
+    except (KeyboardInterrupt, SystemExit) as error:
+        by_signal = isinstance(error, KeyboardInterrupt) or error.code == TERMINATED
+        if by_signal and has_checkpoint(config.run.output):
+            folder = shlex.quote(config.run.output)
+            print(f"Stopped. Continue with: {called} --output {folder} --resume", flush=True)
+        elif by_signal:
+            print("Stopped before the first checkpoint.", flush=True)
+        if isinstance(error, KeyboardInterrupt):
+            raise SystemExit(INTERRUPTED) from None
+        raise
 
 
 FLAT = (tyro.conf.OmitArgPrefixes,)
@@ -177,8 +209,14 @@ def _checked(config, base):
     if run.resume and numbers_of(run.output) is not None:
         for name, now in numbers(config).items():
             then = numbers(base)[name]
-            if name not in OF_THIS_PROCESS and now != then:
-                option = f"--{name.replace('_', '-')}"
+            option = f"--{name.replace('_', '-')}"
+            if name in OF_THE_SCHEDULE and now != then:
+                print(
+                    f"{option} was {then} when the run began and is {now}: the learning rates "
+                    "change, and with them the weights.",
+                    flush=True,
+                )
+            elif name not in OF_THIS_PROCESS and now != then:
                 raise ValueError(
                     f"--resume continues the run in {run.output}, begun with {option} {then}. "
                     f"Received: {option} {now}"

@@ -269,7 +269,7 @@ def run(config):
     """Trains, scores on the test set, exports; returns the metrics."""
     folder = training.start_run(config)
     splits, preprocessing, tokenizer = load_data(config)
-    tokenizer.save(folder / "tokenizer.model")
+    folder.keep("tokenizer.model", tokenizer.save)
     with training.model_scope(config):
         model = build_model(config, preprocessing, tokenizer.vocab_size)
     batches, steps = batches_of(config, preprocessing, tokenizer, *splits["train"])

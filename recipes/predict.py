@@ -25,12 +25,11 @@ import tyro
 
 from keras_transformers.predictors import Refused
 
+from .bad_input import INTERRUPTED
 from .bulk import job, rows
 from .bulk.answers import loaded
 from .bulk.shards import BAD_ROWS, LINE
 from .command_line import command
-
-INTERRUPTED = 130  # what shells call a program that Ctrl-C has ended
 
 
 @dataclasses.dataclass(frozen=True)

@@ -69,9 +69,11 @@ def tokenizer_of(folder):
 def keep_tokenizer(tokenizer, folder):
     """Writes the tokenizer of an encoder into the folder of a run."""
     if isinstance(tokenizer, WordPieceTokenizer):
-        tokenizer.save(folder / "vocab.txt")
+        folder.keep("vocab.txt", tokenizer.save)
     else:
-        pretrained.save_tokenizer(tokenizer, folder.path)
+        folder.keep(
+            "tokenizer_config.json", lambda path: pretrained.save_tokenizer(tokenizer, path.parent)
+        )
 
 
 def start_from(folder, kind, called):

@@ -136,7 +136,7 @@ def run(config):
     """Trains, scores on the test set with beam search, exports; returns the metrics."""
     folder = training.start_run(config)
     data, tokenizer, batches, valid = load_data(config)
-    tokenizer.save(folder / "tokenizer.model")
+    folder.keep("tokenizer.model", tokenizer.save)
     with training.model_scope(config):
         model = build_model(config, tokenizer.vocab_size)
     search = BeamSearch(config.decoding.beam_size, config.decoding.length_penalty)

@@ -7,30 +7,33 @@ from keras_transformers.shards import ShardStream
 LOOKED_AT = 50  # batches of a stream that say how full rows are
 
 
-def stream(config, folder, shards, encode, arrange, name="stream", seed=None, **options):
-    """The `ShardStream` of a run: shuffled by its seed, with its journal in the folder.
+def stream(config, shards, encode, arrange, seed=None, **options):
+    """The `ShardStream` of a run, shuffled by its seed.
 
     Args:
-        config, folder: Of the run; without `--resume` a journal that lies there is removed.
+        config: Of the run.
         shards: The `Shards`, in any order.
         encode, arrange, **options: See `ShardStream`.
-        name: Of the journal, where one run has several.
         seed: By default that of the run.
     """
-    journal = folder / f"{name}.jsonl"
-    if not config.run.resume:
-        journal.unlink(missing_ok=True)  # of an earlier run
     shards = dataclasses.replace(shards, seed=config.run.seed if seed is None else seed)
     print(f"{shards.name}: a stream, of {config.training.steps_per_epoch} batches an epoch")
-    return ShardStream(shards, encode, arrange, journal, **options)
+    return ShardStream(shards, encode, arrange, **options)
 
 
-def looked_at(config, make):
-    """The batches of the first epoch, a list, and how many an epoch has.
+def looked_at(config, folder, make, name="stream"):
+    """The batches of the first epoch, a list, and how many an epoch has; the run begins.
 
     Of a `ShardStream` it is the first few, and what the configuration says.
+
+    Args:
+        config, folder: Of the run. The folder has the journal of a stream.
+        make: Function from the number of an epoch to its batches, or a `ShardStream`.
+        name: Of the journal, where one run has several.
     """
+    folder.begin()
     if isinstance(make, ShardStream):
+        make.keep_journal(folder / f"{name}.jsonl")
         steps = config.training.steps_per_epoch
         return list(make.batches().take(min(steps, LOOKED_AT))), steps
     epoch = list(make(0))

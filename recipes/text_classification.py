@@ -187,9 +187,9 @@ def train(config, folder, data, ids, tokenizer, start, seed):
     bucketed = LabelledBatches(config, lengths(config), classes, model.padding_id)
     make = partial(bucketed.of, ids["train"], data.train.labels, seed)
     if data.shards is not None:
-        make = bucketed.streamed(folder, data.shards, tokenizer, seed, f"stream-{name}")
+        make = bucketed.streamed(data.shards, tokenizer, seed)
     valid = training.counted(bucketed.of(ids["valid"], data.valid.labels))
-    steps = streaming.looked_at(config, make)[1]
+    steps = streaming.looked_at(config, folder, make, f"stream-{name}")[1]
     by_blocks = by_depth.callbacks(config, steps)
     shown = {"validation_data": valid, "name": name}
     shown["verbose"] = 2 if config.training.seeds > 1 else "auto"

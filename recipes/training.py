@@ -29,23 +29,25 @@ from keras_transformers.visualization import training_curves
 from . import by_depth, streaming
 from .adapters import adapt, merge_adapter
 from .folder import Clock, RunFolder
-from .options import numbers
+from .options import identity, numbers
 from .progress import Progress, announce
 
 HEADS = "(distillation_)?head"  # of classifiers of images
 
 
 def start_run(config):
-    """What every run begins with: memory, seeds, precision and its `RunFolder`, which it gives."""
+    """What every run begins with: memory, seeds, precision and its `RunFolder`, which it gives.
+
+    Nothing in the folder changes before training, see `RunFolder.begin`.
+    """
+    run = config.run
+    folder = RunFolder(run.output, run.resume, run.overwrite, identity(config))
+    folder.write_json("config.json", numbers(config))
+    folder.track(run.track, numbers(config))
     announce(config)
     keep_freed_memory()
-    keras.utils.set_random_seed(config.run.seed)
-    keras.config.set_dtype_policy(config.run.precision)
-    folder = RunFolder(config.run.output)
-    folder.write_json("config.json", numbers(config))
-    if not config.run.resume:
-        (folder / "metrics.json").unlink(missing_ok=True)  # of an earlier run
-    folder.track(config.run.track, numbers(config), config.run.resume)
+    keras.utils.set_random_seed(run.seed)
+    keras.config.set_dtype_policy(run.precision)
     return folder
 
 
@@ -132,6 +134,8 @@ def fit(config, folder, model, make, steps, callbacks=(), *, epochs=None, name=N
     """
     run, of = config.run, config.training
     epochs = epochs or of.epochs
+    folder.check_room(model)
+    folder.begin()
     schedule = BudgetedDecay(
         of.learning_rate,
         of.warmup_steps,
@@ -145,6 +149,7 @@ def fit(config, folder, model, make, steps, callbacks=(), *, epochs=None, name=N
         run.checkpoint_minutes,
         run.checkpoint_steps,
         resume=run.resume,
+        identity=folder.checkpoint_identity(),
     )
     every = [distribution.Guard(), schedule, *callbacks, *kept, Clock(folder)]
     every.append(Progress(schedule))
@@ -203,7 +208,8 @@ def fit_texts(config, folder, model, batches, valid, sequences, best, callbacks=
     """
     from keras_transformers.text import real_token_share  # recipes for images do without
 
-    epoch, steps = streaming.looked_at(config, batches)
+    folder.check_room(model)
+    epoch, steps = streaming.looked_at(config, folder, batches)
     padding = getattr(model, "padding_id", 0)
     share = real_token_share(epoch, sequences, padding)
     print(f"{steps} batches an epoch; {share:.1%} of their positions hold real tokens")

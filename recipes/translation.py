@@ -181,7 +181,7 @@ def load_data(config, folder=None):
     if data.shards is not None:
         source, target = both(tokenizer)
         to_ids = encoder_of_pairs(source, lengths, target, of.sample, seed)
-        batches = streaming.stream(config, folder, data.shards, to_ids, arrange)
+        batches = streaming.stream(config, data.shards, to_ids, arrange)
     watched = twice(packed(encoded(valid), *lengths, rows, **padding))
     return data, tokenizer, batches, watched, [last]
 
@@ -234,7 +234,7 @@ def run(config):
     data, tokenizer, batches, valid, callbacks = load_data(config, folder)
     links = aligning.links_for(config.data.guided_alignment, data)
     if config.model.pretrained is None:
-        tokenizer.save(folder / "tokenizer.model")
+        folder.keep("tokenizer.model", tokenizer.save)
     with training.model_scope(config):
         model = build_model(config, tokenizer.vocab_size)
     search = BeamSearch(config.decoding.beam_size, config.decoding.length_penalty)

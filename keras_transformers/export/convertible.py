@@ -7,7 +7,7 @@ from typing import Any
 from keras_transformers.annotations import StrPath, Tokenizer
 from keras_transformers.export.formats import Format, check_format, write
 from keras_transformers.export.programs import Program
-from keras_transformers.export.served import Saving, Served
+from keras_transformers.export.served import Saving, Served, refuse_other_exports
 
 
 class Conversion(Saving, total=False):
@@ -44,5 +44,6 @@ class Convertible(Served):
         check_format(self.name, format, version, warmup)
         if format == "saved_model":
             return super().save(path, version, warmup)
+        refuse_other_exports(self.name, pathlib.Path(path), format)
         program, settings, tokenizer = self._program()
         return write(program, format, path, settings, tokenizer)

@@ -2,7 +2,9 @@
 
 import json
 import pathlib
+import shutil
 import sys
+import tempfile
 from collections.abc import Sequence
 from typing import Any, Literal, TypedDict
 
@@ -15,6 +17,9 @@ from keras_transformers.export.warm_up import warm_up_records, write_warm_up
 from keras_transformers.generation.request import vocabularies_of
 from keras_transformers.predictors import KINDS
 
+# What a SavedModel consists of; without the first it is none.
+PARTS = ("saved_model.pb", "fingerprint.pb", "variables", "assets", "assets.extra")
+EXPORTS = ("model.onnx", "model.tflite")  # of other formats
 LENGTHS = (32, 64, 128, 256, 512)  # of texts, in ids, where nothing else is said
 
 
@@ -138,6 +143,9 @@ class Served(tf.Module):
     ) -> pathlib.Path:
         """Writes a SavedModel with the signatures `serving_default` and `xla`.
 
+        It replaces a SavedModel that is there, whole: if the process is killed, the folder holds
+        the earlier one, the new one or none, but no mixture. Other files in the folder stay.
+
         Args:
             path: Folder to write.
             version: Optional positive integer: writes `path/version`, the layout of a server's
@@ -153,8 +161,9 @@ class Served(tf.Module):
 
         Raises:
             ValueError: If `version` is not a positive integer, a request of `warmup` is no list or
-                empty, the tokenizer does what TensorFlow's ops cannot, or there is no such `format`
-                of this exporter. Then nothing is written.
+                empty, the tokenizer does what TensorFlow's ops cannot, there is no such `format`
+                of this exporter, or the folder holds an export of another format. Then nothing is
+                written.
             ImportError: If there is `warmup` and tensorflow-serving-api is not installed, or the
                 tokenizer needs tensorflow-text.
         """
@@ -173,6 +182,19 @@ class Served(tf.Module):
                 f"Received: {version!r}"
             )
         path = pathlib.Path(path) if version is None else pathlib.Path(path, str(version))
+        refuse_other_exports(type(self).__name__, path, "saved_model")
+        path.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix="unfinished-", dir=path) as unfinished:
+            self._write(pathlib.Path(unfinished), records)
+            for name in PARTS:
+                _remove(path / name)
+            for name in reversed(PARTS):  # the program last: without it there is no SavedModel
+                written = pathlib.Path(unfinished, name)
+                if written.exists():
+                    written.rename(path / name)
+        return path
+
+    def _write(self, path: pathlib.Path, records: list[Any]) -> None:
         signatures = {"serving_default": self._portable, "xla": self._compiled}
         signatures |= self._more_signatures()
         tf.saved_model.save(self, str(path), signatures=signatures)
@@ -185,7 +207,27 @@ class Served(tf.Module):
         )
         if records:
             write_warm_up(path, records)
-        return path
+
+
+def refuse_other_exports(exporter: str, path: pathlib.Path, format: str) -> None:
+    """ValueError if a folder holds a SavedModel and another is to be written, or the reverse.
+
+    `load` takes the SavedModel of a folder, so that it would answer with the older of the two.
+    """
+    marks = EXPORTS if format == "saved_model" else PARTS[:1]
+    for name in marks:
+        if (path / name).exists():
+            raise ValueError(
+                f"{exporter}: {path} holds {name}, an export of another format. Write "
+                f'`format`="{format}" to a folder of its own.'
+            )
+
+
+def _remove(path: pathlib.Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def _as_declared(request: tf.Tensor, declared: tf.TensorSpec) -> tf.Tensor:

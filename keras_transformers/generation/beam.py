@@ -65,7 +65,8 @@ class BeamSearch(Search):
         coverage_penalty: `beta` of `generation.coverage_penalty`; needs a model whose
             `start_decoding` knows `coverage`.
         n_best: Number of sequences to return for each source, best first. If constraints leave
-            fewer, the others are empty: padding alone, with a score of minus infinity.
+            fewer, the others are empty: padding alone, with a score of minus infinity. A sequence
+            whose log-probability is below -5e8 counts as one that is not allowed.
         constraints: `Constraints` on what may be chosen.
 
     Raises:

@@ -30,12 +30,9 @@ def newest(folder: pathlib.Path) -> pathlib.Path | None:
     """The SavedModel that a folder is, or the newest of the versions in it; None without one."""
     if (folder / PROGRAM).is_file():
         return folder
-    versions = [
-        int(path.parent.name)
-        for path in folder.glob(f"*/{PROGRAM}")
-        if path.parent.name.isdecimal()
-    ]
-    return folder / str(max(versions)) if versions else None
+    folders = (path.parent for path in folder.glob(f"*/{PROGRAM}"))
+    versions = [path for path in folders if path.name.isdecimal()]  # "00000123" is one, too
+    return max(versions, key=lambda path: int(path.name), default=None)
 
 
 def predictor(
@@ -53,7 +50,7 @@ def predictor(
         source: What is named in messages; by default the folder.
 
     Raises:
-        ValueError: If it has no such signature, or is none of ours.
+        ValueError: If it has no such signature, is none of ours, or is damaged.
         ImportError: If it takes text and tensorflow-text is not installed.
     """
     inputs, outputs = _signature(folder, signature)
@@ -62,7 +59,13 @@ def predictor(
     names = _taken(kind, inputs)
     if "image" not in names or "text" in names:
         _register_text_ops(folder)
-    loaded = tf.saved_model.load(str(folder))
+    try:
+        loaded = tf.saved_model.load(str(folder))
+    except (OSError, ValueError, KeyError, tf.errors.OpError) as error:
+        lines = str(error).strip().splitlines() or [type(error).__name__]
+        raise ValueError(
+            f"load: the SavedModel in {folder} is damaged, or files of it are missing: {lines[0]}"
+        ) from error
     run = loaded.signatures[signature]
     served = made(
         lambda *given: run(**dict(zip(names, given, strict=True))), labels, parts, source or folder

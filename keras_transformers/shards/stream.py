@@ -95,6 +95,14 @@ class ShardStream:
         self.signature = tuple(signature or texts)
         self.workers = workers or min(_cores(), 8)
 
+    def keep_journal(self, path: StrPath) -> None:
+        """Keeps the journal in a file, from which the stream goes on if there is one.
+
+        Raises:
+            ValueError: If the file is of other shards.
+        """
+        self.journal = Journal(path, self.shards.identity())
+
     def batches(self, start: int = 0) -> tf.data.Dataset:
         """The batches from a step on, without end.
 

@@ -1,11 +1,12 @@
 """Exact resume: a killed run continues to the weights it would have had."""
 
+import json
 import os
 import random
 import signal
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NoReturn
 
 import keras
@@ -22,7 +23,31 @@ from keras_transformers.training.callback_state import (
 )
 from keras_transformers.training.checkpoints import Checkpoints
 
+SIGNALS = (signal.SIGTERM, signal.SIGINT)
 IN_ORDER = "weights_in_order"  # of a checkpoint: as `layers.composite.ORDER`
+
+
+def difference(then: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[str, Any, Any] | None:
+    """The first value in which two nested dicts differ.
+
+    Returns:
+        Its name, those of the dicts around it before it, with both values; None of equal dicts.
+
+    Example:
+    >>> from keras_transformers.training.resume import difference
+    >>> difference({"data": {"a.tsv": 1}}, {"data": {"a.tsv": 2}})
+    ('data, a.tsv', 1, 2)
+    """
+    for name in {**then, **now}:
+        before, after = then.get(name), now.get(name)
+        if before == after:
+            continue
+        if isinstance(before, dict) and isinstance(after, dict):
+            inner = difference(before, after)
+            assert inner is not None
+            return f"{name}, {inner[0]}", *inner[1:]
+        return name, before, after
+    return None
 
 
 class ExactResume(keras.callbacks.Callback):
@@ -42,7 +67,8 @@ class ExactResume(keras.callbacks.Callback):
     With two checkpoints kept, one that is damaged is passed over for the one before. Weights that
     are not finite are never written: the run ends with a sentence, and the last finite state stays.
     Of several hosts on JAX the first one writes, and all read: the folder must be a common one.
-    SIGTERM writes a checkpoint and ends the process with status 143; a second one ends it at once.
+    SIGTERM and SIGINT (Ctrl-C) write a checkpoint after the step that runs. SIGTERM then ends the
+    process with status 143; SIGINT raises KeyboardInterrupt. A second signal ends it at once.
 
     Args:
         folder: Where the checkpoints lie.
@@ -51,17 +77,20 @@ class ExactResume(keras.callbacks.Callback):
             1, after the execution that holds the step.
         keep: How many stay.
         resume: Whether to continue from the newest checkpoint in `folder`, if there is one.
+        identity: Dict that JSON can hold, of what must not change between a checkpoint and the run
+            that resumes it, for instance options and hashes of files. A checkpoint keeps it.
 
     Attributes:
         start: Epoch and batch that the data begin with, for `streams.epochs`; (0, 0) for a new run.
 
     Raises:
         ValueError: If a number is not positive; if `folder` holds checkpoints and `resume` is
-            False, or none of them is whole; in `fit`, if the checkpoint is of another model or
-            optimizer, or of other `steps_per_execution`; if these do not divide the number of
-            steps, or that is not known; if the callbacks did not come from `after`, or several
-            hosts share matrices.
+            False, none of them is whole, or the newest has another `identity`; in `fit`, if the
+            checkpoint is of another model or optimizer, or of other `steps_per_execution`; if these
+            do not divide the number of steps, or that is not known; if the callbacks did not come
+            from `after`, or several hosts share matrices.
         FloatingPointError: In `fit`, when weights or optimizer are not finite.
+        KeyboardInterrupt: In `fit`, after SIGINT, when the checkpoint is written.
         OSError: In `fit`, when a checkpoint cannot be written.
 
     Example:
@@ -92,7 +121,7 @@ class ExactResume(keras.callbacks.Callback):
 
     def __init__(
         self, folder: StrPath, every_minutes: float | None = 10.0, every_steps: int | None = None,
-        keep: int = 2, resume: bool = True
+        keep: int = 2, resume: bool = True, identity: dict[str, Any] | None = None
     ) -> None:  # fmt: skip
         super().__init__()
         if any(number is not None and number <= 0 for number in (every_minutes, every_steps)):
@@ -109,10 +138,14 @@ class ExactResume(keras.callbacks.Callback):
                 f"{self.checkpoints.folder} holds checkpoints of a run. Resume it, or remove them, "
                 "or write into another folder."
             )
+        self.identity: dict[str, Any] = json.loads(json.dumps(identity or {}))
+        self._check_identity()
         epoch, made = self._found[0]["made"] if self._found else (0, 1)
         self.start = (epoch, made - (self._of_execution() if self._found else 1))
         self._watched: list[keras.callbacks.Callback] = []
-        self._terminated = self._working = False
+        self._working = False
+        self._signal = 0  # that came, and is heeded after the step
+        self._handlers: dict[int, Any] = {}
         self._steps = self._step = self._total = 0
         self._before: list[dict[str, Any]] = []
         self._pending: Any = None
@@ -144,7 +177,7 @@ class ExactResume(keras.callbacks.Callback):
         self._train = self.model.train_function
         self.model.train_function = self._watch
         if threading.current_thread() is threading.main_thread():
-            self._handler = signal.signal(signal.SIGTERM, self._terminate)
+            self._handlers = {kind: signal.signal(kind, self._take_signal) for kind in SIGNALS}
         if self._found:
             epoch, made = self._found[0]["made"]
             print(f"Going on after step {made} of epoch {epoch + 1}.")
@@ -154,6 +187,16 @@ class ExactResume(keras.callbacks.Callback):
             saved = snapshot.stored(self._found[1], "trainable")
             if len(saved) == len(self.model.trainable_variables):
                 self._assign("trainable", self.model.trainable_variables)  # for who looks at them
+
+    def _check_identity(self) -> None:
+        """ValueError if the checkpoint is of something else, as far as it says."""
+        then = self._found[0].get("identity") if self._found else None
+        if then and self.identity and (differs := difference(then, self.identity)):
+            name, before, now = differs
+            raise ValueError(
+                f"ExactResume: the checkpoint in {self.checkpoints.folder} is of a run with "
+                f"another {name}. There: {before}. Received: {now}"
+            )
 
     def _of_execution(self) -> int:
         """Steps of an execution in the run that left the checkpoint."""
@@ -197,7 +240,7 @@ class ExactResume(keras.callbacks.Callback):
     def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
         if self._pending:
             self._write(self._pending)
-        if self._terminated:
+        if self._signal:
             self._leave()
         self._restore_step()
 
@@ -205,7 +248,8 @@ class ExactResume(keras.callbacks.Callback):
         """Gives `fit` its own step back."""
         self._model.train_function = self._train
         if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGTERM, self._handler)
+            for kind, handler in self._handlers.items():
+                signal.signal(kind, handler)
 
     # In place of Keras's step, not in `on_train_batch_end`: a callback that waits for a step's end
     # makes Keras wait for its result each time. At this point callbacks have seen its beginning.
@@ -229,12 +273,12 @@ class ExactResume(keras.callbacks.Callback):
             self._working = False
 
     def _save_if_due(self, result: Any) -> None:
-        terminated = self._terminated  # once: it may come while this runs, and waits for a step
+        signalled = self._signal  # once: it may come while this runs, and waits for a step
         minutes = (time.monotonic() - self._last_saved) / 60
         due = self.every_minutes is not None and minutes >= self.every_minutes
         if self.every_steps is not None:
             due |= self._total % self.every_steps < self._per_execution
-        due |= terminated
+        due |= bool(signalled)
         ends = self._step == self._steps or self._model.stop_training
         if self._writes and (due or ends):
             # Nothing can be taken up within the validation that follows an epoch. So its end is
@@ -242,13 +286,15 @@ class ExactResume(keras.callbacks.Callback):
             self._pending = self._snapshot(result)
         if self._writes and due:
             self._write(self._pending)
-        if terminated:
+        if signalled:
             self._leave()
 
-    def _terminate(self, *_: Any) -> None:
-        if self._terminated:
+    def _take_signal(self, kind: int, _: Any) -> None:
+        if self._signal:
             os.kill(os.getpid(), signal.SIGKILL)
-        self._terminated = True
+        self._signal = kind
+        if kind == signal.SIGINT:  # `print` must not be entered twice, as a handler may do
+            os.write(2, b"\nStops after this step. Ctrl-C again ends at once.\n")
         if self._step == self._steps and not self._working:  # in validation
             if self._pending:
                 self._write(self._pending)
@@ -256,8 +302,11 @@ class ExactResume(keras.callbacks.Callback):
 
     def _leave(self) -> NoReturn:
         self._restore_step()
-        print(f"\nEnded by SIGTERM; a checkpoint is in {self.checkpoints.folder}.", flush=True)
-        raise SystemExit(128 + signal.SIGTERM)
+        name = signal.Signals(self._signal).name
+        print(f"\nEnded by {name}; a checkpoint is in {self.checkpoints.folder}.", flush=True)
+        if self._signal == signal.SIGINT:
+            raise KeyboardInterrupt
+        raise SystemExit(128 + self._signal)
 
     def _write(self, pending: snapshot.State) -> None:
         self._pending, working, self._working = None, self._working, True
@@ -280,6 +329,7 @@ class ExactResume(keras.callbacks.Callback):
             "made": [self._epoch, self._step],
             "steps_per_execution": self._per_execution,
             "stop_training": bool(self._model.stop_training),
+            "identity": self.identity,
             "total": self._total,
             "cores": snapshot.available_cores(),
             "logs": logs,

@@ -58,14 +58,8 @@ class Tracker:
         config: Mapping[str, Any] | None = None,
         resume: bool = True,
     ) -> None:
-        if service not in SERVICES:
-            raise ValueError(
-                f"Tracker: `service` must be one of {', '.join(SERVICES)}. Received: {service!r}"
-            )
-        kind, package = SERVICES[service]
-        if not importlib.util.find_spec(package):
-            extra = package if service == "tensorboard" else f"'keras_transformers[{service}]'"
-            raise ImportError(f"{service} needs the package {package}: pip install {extra}")
+        self.check(service)
+        kind, _ = SERVICES[service]
         folder = pathlib.Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
         self._path = folder / RECORD
@@ -76,6 +70,18 @@ class Tracker:
         self._run: Any = kind(folder, dict(config or {}), record["run"])
         record["run"] = self._run.name
         self._write()
+
+    @staticmethod
+    def check(service: str) -> None:
+        """Writes nothing; raises what `Tracker` raises of a service that cannot be used."""
+        if service not in SERVICES:
+            raise ValueError(
+                f"Tracker: `service` must be one of {', '.join(SERVICES)}. Received: {service!r}"
+            )
+        package = SERVICES[service][1]
+        if not importlib.util.find_spec(package):
+            extra = package if service == "tensorboard" else f"'keras_transformers[{service}]'"
+            raise ImportError(f"{service} needs the package {package}: pip install {extra}")
 
     def callback(self, name: str = "") -> keras.callbacks.Callback:
         """The callback for `fit`.

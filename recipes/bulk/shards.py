@@ -1,13 +1,14 @@
 """A long job in a folder: shards that are written whole or not at all, and joined in the end."""
 
 import csv
-import fcntl
 import json
 import os
 import pathlib
 import shutil
 
 from keras_transformers.predictors import Refused
+
+from ..folder import locked
 
 BAD_ROWS = "bad_rows.tsv"
 SHOWN = 200  # characters of a bad row
@@ -39,19 +40,15 @@ class Shards:
 
     def __init__(self, path, about):
         self.path, self._parts = pathlib.Path(path), pathlib.Path(path, "shards")
-        self.path.mkdir(parents=True, exist_ok=True)
-        # Held as long as this object; the system takes it from a process that is killed.
-        self._lock = open(self.path / "lock", "w")
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise ValueError(f"Another process is at work in {path}.") from None
+        self._lock = locked(self.path)
         self._job = self.path / "job.json"
         about = json.loads(json.dumps(about))
         if self._job.is_file():
-            begun = json.loads(self._job.read_text(encoding="utf-8"))
+            begun = self._read_job()
             _check_same(path, begun["about"], about)
-            self.finished = begun["finished"]
+            answers = self.path / f"predictions.{about['format']}"
+            # Answers that somebody has moved away are computed again.
+            self.finished = begun["finished"] if answers.is_file() else None
         else:
             self.finished = None
             write_whole(self._job, json.dumps({"about": about, "finished": None}).encode())
@@ -59,6 +56,18 @@ class Shards:
         self._parts.mkdir(exist_ok=True)
         if self.finished:
             shutil.rmtree(self._parts)
+
+    def _read_job(self):
+        try:
+            begun = json.loads(self._job.read_text(encoding="utf-8"))
+            if isinstance(begun["about"], dict) and isinstance(begun["finished"], dict | None):
+                return begun
+        except (ValueError, KeyError, TypeError):
+            pass
+        raise ValueError(
+            f"{self._job} is damaged: it does not say which predictions are in {self.path}. "
+            "Delete it, or choose another --output."
+        )
 
     def missing(self, number):
         """Numbers of the shards, of `number` in all, that are not there yet."""

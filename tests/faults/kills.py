@@ -1,6 +1,10 @@
-"""SIGKILL at random batches: the run that goes on must end with the weights of one that was not."""
+"""Signals at random batches: the run that goes on must end with the weights of one that was not.
+
+SIGINT and SIGTERM leave a checkpoint of the step that ran; SIGKILL loses what followed the last.
+"""
 
 import random
+import signal
 import time
 
 from tests.faults.runs import Run, checkpoints, digest
@@ -17,6 +21,7 @@ KINDS = {  # title -> recipe, its data, arguments, share of the tries
     "recurrent_translation": ("recurrent_translation", "texts", TEXT, 0.2),
 }
 IN_A_ROW = 5  # kills from one beginning to the end
+STATUS = {signal.SIGKILL: -signal.SIGKILL, signal.SIGTERM: 143, signal.SIGINT: 130}
 
 
 def whole(recipe, output, arguments):
@@ -37,15 +42,18 @@ def last(run, output, number):
 
 
 def chain(recipe, output, arguments, steps, epochs, kills, rng):
-    """Kills a run and its successors at random steps; the last digest, and where they died."""
+    """Ends a run and its successors at random steps; the last digest, and where they died."""
     positions = sorted(rng.sample(range(2, steps * epochs), kills))
     died = []
     for position in positions:
         run = Run(recipe, output, *arguments, "--resume")
         run.wait_for_step(1 + position // steps, position % steps)
         time.sleep(rng.uniform(0, 0.4))  # anywhere in a step, or in the writing of a checkpoint
-        run.kill()
-        died.append(run.step())
+        how = rng.choice(list(STATUS))
+        status = run.kill(how)
+        died.append((*run.step(), how.name))
+        if status != STATUS[how] or (how != signal.SIGKILL and "Continue with: " not in run.said):
+            return None, died, run.said
         if not checkpoints(output):
             print(f"  {recipe}: killed at {died[-1]} before its first checkpoint", flush=True)
     run = Run(recipe, output, *arguments, "--resume")
@@ -68,9 +76,9 @@ def run(folder, data, tries, seed):
                 recipe, position / f"killed-{number}", arguments, steps, epochs, kills, rng
             )
             equal = expected is not None and ended == expected
-            print(f"{title}: killed at {died} of {epochs} x {steps}; same: {equal}", flush=True)
+            print(f"{title}: ended at {died} of {epochs} x {steps}; same: {equal}", flush=True)
             if not equal:
                 print(said[-3000:])
             left, number, same = left - kills, number + 1, same + kills * equal
-        found[f"kill -9, {title}"] = (done, same)
+        found[f"SIGKILL, SIGTERM or SIGINT, {title}"] = (done, same)
     return found

@@ -12,7 +12,8 @@ from keras_transformers.generation import (
     Sampling,
 )
 
-PADDING, NO_END = -1, 1 << 30  # which are no letters
+PADDING = -1
+NO_END = 26  # the id behind the letters of their tests, which has no probability
 
 
 class Sampler:
@@ -41,6 +42,8 @@ class Sampler:
             logits, _, cache = next(flat, state.get("cache"), index)
             logits = ops.broadcast_to(logits, (flat.shape[0], logits.shape[-1]))
             logits = ops.reshape(ops.cast(logits, "float32"), (batch, search.beams, -1))
+            assert logits.shape[-1] == NO_END
+            logits = ops.pad(logits, ((0, 0), (0, 0), (0, 1)), constant_values=-np.inf)
             return logits, state if cache is None else {"cache": cache}
 
         found = search(step, state, request)

@@ -15,6 +15,7 @@ ROOT = pathlib.Path(__file__).parent.parent.parent
 def finished(path, options=("seed", "epochs")):
     """A folder with what a run leaves, as far as others read it."""
     folder = RunFolder(path)
+    folder.begin()
     folder.write_json("config.json", dict.fromkeys(options, 1))
     folder.write_json("metrics.json", {"score": 1.0})
     return folder

@@ -240,18 +240,20 @@ def test_variables_of_16_bits_are_resumed_with_what_rounding_took(tmp_path):
     check_same(fit_plainly(tmp_path / "killed"), expected)
 
 
-def test_sigterm_leaves_a_checkpoint_and_ends_with_143(tmp_path):
+@pytest.mark.parametrize("kind", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_leaves_a_checkpoint_and_ends_the_run(tmp_path, kind):
     class Terminate(Kill):
         def on_train_batch_end(self, batch, logs=None):
             self.left -= 1
             if self.left == 0:
-                os.kill(os.getpid(), signal.SIGTERM)
+                os.kill(os.getpid(), kind)
 
-    handler = signal.getsignal(signal.SIGTERM)
-    with pytest.raises(SystemExit) as ended:
+    handler = signal.getsignal(kind)
+    ends = SystemExit if kind == signal.SIGTERM else KeyboardInterrupt
+    with pytest.raises(ends) as ended:
         fit(tmp_path / "ended", model=plain_model, extra=[Terminate(8)], every_steps=100)
-    assert ended.value.code == 143
-    assert signal.getsignal(signal.SIGTERM) == handler
+    assert getattr(ended.value, "code", 143) == 143
+    assert signal.getsignal(kind) == handler
     state, _ = Checkpoints(tmp_path / "ended").newest()
     assert state["made"] == [1, 4]  # after the next step
     model, _ = fit(tmp_path / "ended", model=plain_model, extra=[Terminate(-1)])
@@ -270,6 +272,17 @@ def test_sigterm_in_validation_ends_at_once(tmp_path):
     with pytest.raises(SystemExit):
         fit(tmp_path, model=plain_model, extra=[Terminate(-1)], every_steps=100)
     assert Checkpoints(tmp_path).newest()[0]["made"] == [0, STEPS]
+
+
+def test_a_checkpoint_is_of_one_identity(tmp_path):
+    identity = {"run": "a", "data": {"train": 1}}
+    with pytest.raises(Killed):
+        fit(tmp_path, model=plain_model, extra=[Kill(5)], identity=identity)
+    message = r"is of a run with another data, train\. There: 1\. Received: 2"
+    with pytest.raises(ValueError, match=message):
+        ExactResume(tmp_path, identity={"run": "a", "data": {"train": 2}})
+    assert ExactResume(tmp_path, identity=identity).start == (0, 2)
+    assert ExactResume(tmp_path).start == (0, 2)
 
 
 def test_a_number_that_is_not_finite_ends_the_run_and_is_not_written(tmp_path):
