@@ -185,7 +185,7 @@ class Served(tf.Module):
         refuse_other_exports(type(self).__name__, path, "saved_model")
         path.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix="unfinished-", dir=path) as unfinished:
-            self._write(pathlib.Path(unfinished), records)
+            self._write_saved_model(pathlib.Path(unfinished), records)
             for name in PARTS:
                 _remove(path / name)
             for name in reversed(PARTS):  # the program last: without it there is no SavedModel
@@ -194,7 +194,7 @@ class Served(tf.Module):
                     written.rename(path / name)
         return path
 
-    def _write(self, path: pathlib.Path, records: list[Any]) -> None:
+    def _write_saved_model(self, path: pathlib.Path, records: list[Any]) -> None:
         signatures = {"serving_default": self._portable, "xla": self._compiled}
         signatures |= self._more_signatures()
         tf.saved_model.save(self, str(path), signatures=signatures)

@@ -10,6 +10,7 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
+import keras_transformers
 from keras_transformers.detection import best_answers
 from keras_transformers.export import (
     Detector,
@@ -27,7 +28,7 @@ from keras_transformers.export.preprocessing_file import of_images
 from keras_transformers.models import DETR, PVT, MViT, Swin, TextEncoder, ViT
 from keras_transformers.text import SentencePieceTokenizer, WordPieceTokenizer
 from keras_transformers.vision import Preprocessing
-from tests.export import by_hand
+from tests.export import by_hand, examples
 
 for runtime in ("ai_edge_litert", "tf2onnx", "onnxruntime"):
     pytest.importorskip(runtime)
@@ -235,3 +236,37 @@ def test_sentences_are_encoded_by_hand_as_by_us(pooling, normalize, format, tmp_
     assert settings(path)["pooling"] == pooling and settings(path)["normalized"] == normalize
     one = by_hand.answers(path, TEXTS[:1])["embedding"]  # another length, another batch
     np.testing.assert_allclose(one, expected[:1], atol=1e-4)
+
+
+def test_one_folder_holds_exports_of_one_format(tmp_path):
+    served = examples.MAKE["image classifier, vit"]()
+    served.save(tmp_path / "saved")
+    with pytest.raises(ValueError, match=r"saved holds saved_model.pb, an export of another"):
+        served.save(tmp_path / "saved", format="onnx")
+    (tmp_path / "onnx").mkdir()
+    (tmp_path / "onnx" / "model.onnx").touch()
+    with pytest.raises(ValueError, match=r"onnx holds model.onnx, an export of another format"):
+        served.save(tmp_path / "onnx")
+
+
+def test_an_export_replaces_the_one_before_and_nothing_else(tmp_path):
+    served = examples.MAKE["image classifier, vit"]()
+    for name in ("notes.txt", "assets.extra/tf_serving_warmup_requests", "variables/old"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("old")
+    served.save(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "assets",
+        "assets.extra",
+        "fingerprint.pb",
+        "notes.txt",
+        "saved_model.pb",
+        "variables",
+    ]
+    assert not (tmp_path / "assets.extra" / "tf_serving_warmup_requests").exists()
+    assert not (tmp_path / "variables" / "old").exists()
+    next((tmp_path / "variables").glob("variables.data*")).unlink()
+    with pytest.raises(ValueError, match="is damaged, or files of it are missing: .*variables"):
+        keras_transformers.load(tmp_path)
+    served.save(tmp_path / "versions" / "00000123")
+    assert keras_transformers.load(tmp_path / "versions").predict(np.zeros((8, 8, 3), "uint8"))
