@@ -36,14 +36,16 @@ FILES = (
     "model.keras",
     "saved_model",
     "published",
-    "adapter*",
+    "adapter",
+    "adapter-*",
     "alignment.keras",
     "preprocessing.json",
     "tokenizer.model",
     "tokenizer.json",
     "tokenizer_config.json",
     "target_vocab.json",
-    "vocab.*",
+    "vocab.json",
+    "vocab.txt",
     "merges.txt",
     "spiece.model",
     "source.spm",
@@ -58,10 +60,12 @@ FILES = (
     "table.tsv",
     "test_texts.tsv",
     "translations.tsv",
-    "samples.t*",
+    "samples.txt",
+    "samples.tsv",
     "report.json",
     "shortlist.npz",
-    "example.*",
+    "example.npy",
+    "example.png",
     "figures/*.png",
     "figures",
     "tensorboard",
@@ -99,10 +103,14 @@ class RunFolder:
         self.path = self.shared = pathlib.Path(path)  # that of the first host: it has checkpoints
         self.identity = json.loads(json.dumps(identity or {}, default=str))
         self._run, self._own_files = uuid.uuid4().hex, []
+        if resume and overwrite:
+            raise ValueError("--resume and --overwrite: a run continues, or another replaces it.")
         if distribution.is_first_host():
             self._lock = locked(self.path)
             self._check_contents()
-        else:
+        if resume:
+            self._read_record()
+        if not distribution.is_first_host():
             self.path = self.path / "other_host"
         self.figures = self.path / "figures"
 
@@ -132,18 +140,23 @@ class RunFolder:
             print(f"There is no run in {self.path} to resume: a new one begins.", flush=True)
         elif not (self.path / "checkpoints").exists():
             print(f"The run in {self.path} has no checkpoint: it begins anew.", flush=True)
+
+    def _read_record(self):
+        """Takes over what `run.json` says; ValueError if it is of another identity."""
         record = self.path / RUN
-        if record.is_file():
-            begun = json.loads(record.read_text(encoding="utf-8"))
-            self._run, self._own_files = begun["run"], begun["files"]
-            if begun["identity"] and self.identity:
-                differs = difference(begun["identity"], self.identity)
-                if differs is not None:
-                    name, then, now = differs
-                    raise ValueError(
-                        f"--resume: the run in {self.path} began with another {name}. Then: "
-                        f"{then}. Now: {now}"
-                    )
+        if not record.is_file():  # of version 0.2.0, or there is no run
+            return
+        begun = json.loads(record.read_text(encoding="utf-8"))
+        self._run, self._own_files = begun["run"], begun["files"]
+        if not (begun["identity"] and self.identity):
+            return
+        differs = difference(begun["identity"], self.identity)
+        if differs is not None:
+            name, then, now = differs
+            raise ValueError(
+                f"--resume: the run in {self.path} began with another {name}. Then: {then}. "
+                f"Now: {now}"
+            )
 
     def begin(self):
         """The run is allowed to begin: from now on the folder is its own.

@@ -92,6 +92,7 @@ def test_a_language_s_own_token_at_the_start_is_none_of_the_pieces():
     np.testing.assert_allclose(row["log_probability"], row["score"], atol=1e-4)
 
 
+@pytest.mark.slow
 def test_pieces_are_scored_by_the_settings_of_the_request_beside_a_saved_model(translator):
     """Whose own signature has others."""
     ours = TranslatorPredictor(lambda text: {})

@@ -245,10 +245,11 @@ def test_what_is_no_list_of_texts_is_refused():
     ("kind", "search"),
     [
         ("word pieces", SEARCHES["beams"]),
-        pytest.param("byte pairs", Greedy(), marks=pytest.mark.slow),
-        pytest.param("llama 3", SEARCHES["samples"], marks=pytest.mark.slow),
+        ("byte pairs", Greedy()),
+        ("llama 3", SEARCHES["samples"]),
     ],
 )
+@pytest.mark.slow
 def test_a_saved_model_says_the_same_by_itself(kind, search, tmp_path):
     generator = generator_of(kind, search)
     path = generator.save(tmp_path / "saved")

@@ -14,11 +14,14 @@ from tests.faults.runs import Run, checkpoints, digest
 COMMON = ["--minutes", "None", "--checkpoint-steps", "3", "--checkpoint-minutes", "None"]
 TEXT = [*COMMON, "--epochs", "3", "--score-every", "2", "--dropout", "0.1", "--warmup-steps", "9"]
 IMAGE = [*COMMON, "--epochs", "4", "--dropout", "0.1", "--ema", "0.9", "--warmup-steps", "9"]
+SMOKE = [*COMMON, "--smoke", "--epochs", "3"]
 KINDS = {  # title -> recipe, its data, arguments, share of the tries
     "translation": ("translation", "texts", [*TEXT, "--join", "0.2"], 1.0),
     "vit": ("vit", "images", IMAGE, 0.8),
     "vit, mixed_float16": ("vit", "images", [*IMAGE, "--precision", "mixed_float16"], 0.2),
     "recurrent_translation": ("recurrent_translation", "texts", TEXT, 0.2),
+    "language_model": ("language_model", None, [*SMOKE, "--dropout", "0.1"], 0.8),
+    "detr": ("detr", None, [*SMOKE, "--steps-per-epoch", "8"], 0.8),
 }
 IN_A_ROW = 5  # kills from one beginning to the end
 STATUS = {signal.SIGKILL: -signal.SIGKILL, signal.SIGTERM: 143, signal.SIGINT: 130}
@@ -65,7 +68,7 @@ def run(folder, data, tries, seed):
     found = {}
     for title, (recipe, of, arguments, share) in KINDS.items():
         rng = random.Random(f"{seed} {title}")
-        arguments = [*arguments, *data[of]]
+        arguments = [*arguments, *data.get(of, ())]
         position = folder / title.replace(", ", "-")
         expected, steps, epochs = whole(recipe, position / "whole", arguments)
         left, number, same = max(1, round(tries * share)), 0, 0

@@ -181,6 +181,7 @@ def test_language_models_go_on_with_prompts_as_generate_does(search, start_id):
         assert_as_alone(together, number, alone)
 
 
+@pytest.mark.slow
 def test_phrases_of_each_row_occur_in_its_output():
     sources, model, search = sentences(3, 6), shared_model(), BeamSearch(3)
     phrases = [[[4, 9], [7]], [], [[5, 5, 6]]]

@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from recipes import training
+from recipes.bad_input import ending_in_a_sentence
 from tests.recipes.command import command
 
 REFUSED = [
@@ -52,3 +53,23 @@ def test_the_command_ends_with_an_error_and_no_traceback(tmp_path):
     assert result.returncode == 1
     assert advice in result.stderr
     assert "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (PermissionError(13, "Permission denied", "a.tsv"), "a.tsv: Permission denied"),
+        (OSError(18, "Invalid link", "a", None, "b"), "a and b: Invalid link"),
+        (OSError(28, "No space left on device"), "No space left on device"),
+        (OSError("no disk"), "no disk"),
+        (KeyboardInterrupt(), None),
+    ],
+)
+def test_what_ends_a_command_is_one_line_that_names_the_file(error, message, capsys):
+    with pytest.raises(SystemExit) as ended, ending_in_a_sentence("python -m recipes.vit"):
+        raise error
+    if message is None:
+        assert ended.value.code == 130
+        assert capsys.readouterr().err == "\nrecipes.vit: stopped\n"
+    else:
+        assert ended.value.code == f"recipes.vit: {message}"

@@ -56,6 +56,8 @@ def earlier_run(path):
 
 def test_a_folder_that_holds_a_run_is_refused_with_three_ways_on(tmp_path):
     before = earlier_run(tmp_path / "run")
+    with pytest.raises(ValueError, match="--resume and --overwrite"):
+        RunFolder(tmp_path / "run", resume=True, overwrite=True)
     (tmp_path / "run_2").mkdir()
     message = r"run holds a run.* --resume, .* --overwrite, .* --output .*run_3\."
     with pytest.raises(ValueError, match=message):

@@ -161,6 +161,22 @@ def test_a_finished_job_is_not_done_again(shouter, lines, tmp_path, capsys):
     assert (output / "predictions.txt").stat().st_mtime_ns == before
 
 
+def test_answers_that_were_removed_are_computed_again(shouter, lines, tmp_path, capsys):
+    output = ask(shouter, lines, tmp_path)
+    before = (output / "predictions.txt").read_bytes()
+    (output / "predictions.txt").unlink()
+    assert (ask(shouter, lines, tmp_path) / "predictions.txt").read_bytes() == before
+    assert "are finished" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("content", ["", "[]", '{"about": {}}', '{"about": 1, "finished": null}'])
+def test_a_job_that_cannot_be_read_is_named(content, shouter, lines, tmp_path):
+    output = ask(shouter, lines, tmp_path)
+    (output / "job.json").write_text(content)
+    with pytest.raises(ValueError, match="job.json is damaged: .* Delete it, or choose another"):
+        ask(shouter, lines, tmp_path)
+
+
 def test_another_input_in_the_same_folder_is_refused(shouter, lines, tmp_path):
     ask(shouter, lines, tmp_path)
     with pytest.raises(ValueError, match="begun with another shard size.*There: 1024.*: 5"):

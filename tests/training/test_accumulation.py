@@ -82,7 +82,7 @@ SCHEDULES = {
 }
 
 
-@pytest.mark.parametrize("schedule", slow_except(SCHEDULES, "linear", "a budget's"))
+@pytest.mark.parametrize("schedule", slow_except(SCHEDULES, "a budget's"))
 @pytest.mark.parametrize("optimizer", [AdamW, *(pytest.param(o, marks=pytest.mark.slow) for o in
     (Lamb, Muon))])  # fmt: skip
 def test_a_schedule_counts_steps_of_any_number_of_batches(schedule, optimizer):

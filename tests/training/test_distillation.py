@@ -187,7 +187,7 @@ def labelled(kind, loss):
     return inputs, labels, {"none": None, "rows": weights["rows"]}
 
 
-@pytest.mark.parametrize("name", slow_except([*HARD], "smoothed", "pixels", "classes", "several"))
+@pytest.mark.parametrize("name", slow_except([*HARD], "classes", "several"))
 def test_a_teacher_that_is_sure_of_the_labels_teaches_what_they_do(name):
     kind, loss = HARD[name]
     shape = "tokens" if kind == "tokens" else "classes"
