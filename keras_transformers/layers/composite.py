@@ -359,7 +359,7 @@ class AdaptedOwner(Mixin):
     def get_config(self) -> dict[str, Any]:
         layers = _plain_layers(self)
         quantized = [layer for layer in layers if layer.quantization_mode is not None]
-        if quantized and not self.plain.__module__.startswith("keras."):
+        if quantized:  # Keras's own, as its attention, cannot be loaded again without adapters
             raise ValueError(
                 f"{type(self).__name__} '{self.path}' cannot be saved: layers inside it are "
                 f"quantised and have adapters. `save_weights` keeps both. Received: "

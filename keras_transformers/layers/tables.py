@@ -59,6 +59,7 @@ def int8_product(rows: Tensor, table: Any, scale: Any) -> Tensor:
         values, scales = abs_max_quantize(rows, axis=-1)
         alone = rows.shape[0] == 1  # takes longer than two
         y = times_table(table, ops.concatenate([values, values]) if alone else values)
+        scales = ops.cast(scales, "float32")  # of bfloat16 rows they are bfloat16
         y = ops.cast(y[:1] if alone else y, "float32") / (scale * scales)
         return (ops.cast(y, rows.dtype),)
 
