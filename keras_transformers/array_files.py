@@ -6,6 +6,8 @@ have.
 
 import io
 import pathlib
+import struct
+import tokenize
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,11 +16,20 @@ import numpy as np
 from keras_transformers.annotations import Array, StrPath
 
 ENDINGS = (".npy", ".tif", ".tiff")
-NPY, TIFF = b"\x93NUMPY", (b"II*\0", b"MM\0*")  # first bytes
+NPY, TIFF, ZIP = b"\x93NUMPY", (b"II*\0", b"MM\0*"), b"PK"  # first bytes
 CHANNELS = (1, 3, 4)  # of pixels that a PNG file holds
+MOST_PIXELS = 89_478_485  # of an encoded image: as many as Pillow reads without a warning
+LONGEST_SIDE = 65_535  # of an encoded image, in pixels: the most that a JPEG or GIF file can have
 GREY_MODES = ("1", "L", "LA")  # of Pillow, of bytes
 WEBP_HEADER, ANIMATION_FLAG = 21, 0x02  # bytes up to the flags, and the one of an animation
 ANIMATED = "animated WebP files"  # in counts and messages
+
+# NumPy parses the header as Python, and reserves memory for the shape that it states.
+_BROKEN_ARRAY = (ValueError, OSError, EOFError, TypeError, tokenize.TokenError, SyntaxError)
+_BROKEN_ARRAY += (MemoryError, RecursionError, OverflowError)
+# Pillow's errors about damaged files; how it reads a tag follows from what the file says of it.
+_BROKEN_TIFF = (OSError, SyntaxError, TypeError, KeyError, IndexError, AttributeError, struct.error)
+_BROKEN_TIFF += (EOFError, OverflowError, ZeroDivisionError, MemoryError)
 
 
 def is_animated_webp(encoded: bytes) -> bool:
@@ -147,12 +158,13 @@ def read_array(file: StrPath | bytes) -> Array:
     content = file if isinstance(file, bytes) else pathlib.Path(file).read_bytes()
     if content.startswith(TIFF):
         return _tiff(content)
+    if content.startswith(ZIP):
+        raise ValueError("is an archive of arrays, and no array")
     try:
         array = np.load(io.BytesIO(content), allow_pickle=False)
-    except (ValueError, OSError, EOFError) as error:
-        raise ValueError(f"is no array of pixels: {str(error).splitlines()[0]}") from None
-    if not isinstance(array, np.ndarray):
-        raise ValueError("is an archive of arrays, and no array")
+    except _BROKEN_ARRAY as error:
+        reason = str(error).splitlines()[:1] or [type(error).__name__]
+        raise ValueError(f"is no array of pixels: {reason[0]}") from None
     array = array[..., None] if array.ndim == 2 else array
     if array.ndim != 3 or 0 in array.shape:
         raise ValueError(f"must be (height, width, channels). Received: shape {array.shape}")
@@ -205,10 +217,30 @@ def _tiff(content: bytes) -> Array:
         raise ImportError("TIFF files need Pillow: pip install pillow") from None
     try:
         with PIL.Image.open(io.BytesIO(content)) as image:
-            if getattr(image, "n_frames", 1) > 1:
+            if _has_pages(image):
                 raise ValueError("is a TIFF of several pages; write its bands as .npy")
+            _check_pixels(image)
             return pixels_of_pillow(image)
-    except (OSError, SyntaxError, PIL.Image.DecompressionBombError) as error:
+    except (*_BROKEN_TIFF, PIL.Image.DecompressionBombError) as error:
         raise ValueError(
             f"is no TIFF that Pillow reads ({error}); write more bands than three as .npy"
         ) from None
+
+
+def _has_pages(image: Any) -> bool:
+    """True if a Pillow image has a second page; those behind it are not looked for."""
+    try:
+        image.seek(1)
+    except EOFError:
+        return False
+    return True
+
+
+def _check_pixels(image: Any) -> None:
+    """Raises a ValueError if a Pillow image is larger than `MOST_PIXELS`, or `LONGEST_SIDE`."""
+    width, height = image.size
+    if max(width, height) > LONGEST_SIDE or width * height > MOST_PIXELS:
+        raise ValueError(
+            f"must have at most {MOST_PIXELS} pixels, and {LONGEST_SIDE} along a side. "
+            f"Received: {width} x {height}"
+        )

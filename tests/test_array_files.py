@@ -24,6 +24,16 @@ def tiff(image, **options):
     return file.getvalue()
 
 
+def npy_of_header(header):
+    return b"\x93NUMPY\x01\0" + len(header).to_bytes(2, "little") + header + b"\0" * 9
+
+
+def archive():
+    file = io.BytesIO()
+    np.savez(file, BANDS)
+    return file.getvalue()
+
+
 def test_arrays_keep_their_bytes_and_floats_become_bytes(tmp_path):
     np.save(tmp_path / "bands.npy", BANDS)
     for file in (npy(BANDS), tmp_path / "bands.npy", str(tmp_path / "bands.npy")):
@@ -54,6 +64,19 @@ def test_tiff_is_read_as_pillow_reads_it(mode, compression):
         (npy(BANDS.astype("uint16")), "unsigned bytes, or floats.*uint16; divide by"),
         (npy(BANDS / 1.0), r"must lie in \[0, 1\]"),
         (npy(np.full((4, 4, 2), np.nan)), "not finite"),
+        (archive(), "is an archive of arrays"),
+        (archive()[:40], "is an archive of arrays"),
+        (npy_of_header(b"-" * 9000 + b"1\n"), "is no array of pixels"),
+        (npy_of_header(b"{'descr': (\n"), "is no array of pixels"),
+        (
+            npy_of_header(b"{'descr':'|u1','fortran_order':False,'shape':(1<<40,9,3)}\n"),
+            "is no array of pixels",
+        ),
+        (
+            npy_of_header(b"{'descr':'|u1','fortran_order':False,'shape':(99999999999,9,3)}\n"),
+            "is no array of pixels",
+        ),
+        (tiff(Image.new("1", (65536, 1))), "at most 89478485 pixels, and 65535 along a side"),
         (b"II*\0" + b"\0" * 40, "is no TIFF that Pillow reads"),
         (tiff(Image.fromarray(np.zeros((4, 4), "uint16"))), "other pixels than bytes"),
         (

@@ -592,3 +592,14 @@ def test_a_stream_with_missing_labels_has_whole_numbers_for_classes(tmp_path):
     stream = load_labelled(**files)
     assert stream.train.classes == stream.valid.classes == ["0", "1"]
     assert [row[1] for row in stream.shards.rows()] == [0, 1, 1] == stream.valid.labels
+
+
+@pytest.mark.parametrize("ending", PACK)
+def test_packed_text_that_grows_out_of_proportion_is_refused(tmp_path, monkeypatch, ending):
+    monkeypatch.setattr(tables.files, "UNPACKED", 1 << 10)
+    path = tmp_path / f"a.txt{ending}"
+    path.write_bytes(PACK[ending](b"a cat sat.\n" * 100))
+    assert tables.read_bytes(path, "a text") == b"a cat sat.\n" * 100
+    path.write_bytes(PACK[ending](b"a" * (1 << 20)))
+    with pytest.raises(ValueError, match="must have at most .* when it is unpacked, 100 times"):
+        tables.read_bytes(path, "a text")

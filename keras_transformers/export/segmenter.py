@@ -13,6 +13,10 @@ from keras_transformers.models import SegFormer
 from keras_transformers.vision.decoding import decoded
 from keras_transformers.vision.preprocessing import Preprocessing
 
+MOST_PADDED = 1 << 26  # pixels of all maps of a request together, padded to the largest
+PADDING = 4  # times the pixels of the images, where the maps have more
+ROWS_OF_PIXELS = 1024  # rows that are computed together have at most as many; one row any number
+
 
 class Segmenter(Served):
     """A trained segmenter, its preprocessing and its class names as one function of encoded images.
@@ -21,10 +25,11 @@ class Segmenter(Served):
     dict of `map` int32 `(batch, height, width)`, the number of the class of each pixel of the image
     as it is seen, upright, with -1 where others of the batch are larger; and `size` int32
     `(batch, 2)`, height and width of each. An image is squeezed into the preprocessing's size; the
-    logits are brought to its own, bilinear, a row at a time, so that a large image takes little
+    logits are brought to its own, bilinear, few rows at a time, so that a large image takes little
     memory. A request with an empty, foreign or broken file fails with `InvalidArgumentError`, which
-    says what is wrong. The model's weights are shared, not copied. XLA compiles a handful of batch
-    sizes; what `save` writes can be called without XLA, see `Served`.
+    says what is wrong; so does one whose maps would be padding for the most part. The model's
+    weights are shared, not copied. XLA compiles a handful of batch sizes; what `save` writes can be
+    called without XLA, see `Served`.
 
     Args:
         model: A `models.SegFormer`, built.
@@ -81,6 +86,8 @@ class Segmenter(Served):
         results = {"logits": tf.TensorSpec(shape, tf.float32)}
         logits = rounds.run(rounds.program(self._logits), [pixels], results)["logits"]
         most = tf.reduce_max(tf.concat([sizes, [[0, 0]]], axis=0), axis=0)  # (0, 0) of no image
+        with tf.control_dependencies([_check_maps(sizes, most)]):
+            most = tf.identity(most)
         maps = tf.map_fn(
             lambda pair: tf.pad(
                 class_map(pair[0], pair[1]),
@@ -101,6 +108,20 @@ class Segmenter(Served):
         return {"logits": tf.cast(logits, tf.float32)}
 
 
+def _check_maps(sizes: tf.Tensor, most: tf.Tensor) -> tf.Operation:
+    """Asserts that padded maps are in proportion to the images, int32 `(batch, 2)`."""
+    sizes, most = tf.cast(sizes, tf.int64), tf.cast(most, tf.int64)
+    padded = tf.size(sizes, tf.int64) // 2 * tf.reduce_prod(most)
+    own = tf.reduce_sum(tf.reduce_prod(sizes, axis=1))
+    message = (
+        "the maps of a request, padded to the greatest height and width, must have at most "
+        f"{MOST_PADDED} pixels, or {PADDING} times those of the images; send images of such "
+        "different sizes apart. Received, of the maps and of the images:"
+    )
+    fits = padded <= tf.maximum(tf.constant(MOST_PADDED, tf.int64), PADDING * own)
+    return tf.debugging.Assert(fits, [message, padded, own])
+
+
 def class_map(logits: tf.Tensor, size: tf.Tensor) -> tf.Tensor:
     """The likeliest class of every pixel of an image, int32 `(height, width)`.
 
@@ -111,13 +132,24 @@ def class_map(logits: tf.Tensor, size: tf.Tensor) -> tf.Tensor:
     upper, lower, down = _neighbours(tf.shape(logits)[0], size[0])
     left, right, along = _neighbours(tf.shape(logits)[1], size[1])
 
-    def of_row(row: tf.Tensor) -> tf.Tensor:
-        line = logits[upper[row]] * (1 - down[row]) + logits[lower[row]] * down[row]
+    step = tf.maximum(ROWS_OF_PIXELS // tf.maximum(tf.shape(logits)[1], size[1]), 1)
+
+    def of_rows(first: tf.Tensor) -> tf.Tensor:
+        rows = tf.minimum(first + tf.range(step), size[0] - 1)
+        share = tf.gather(down, rows)[:, None, None]
+        lines = tf.gather(logits, tf.gather(upper, rows)) * (1 - share)
+        lines += tf.gather(logits, tf.gather(lower, rows)) * share
         share = along[:, None]
-        values: Any = tf.gather(line, left) * (1 - share) + tf.gather(line, right) * share
+        values: Any = tf.gather(lines, left, axis=1) * (1 - share)
+        values += tf.gather(lines, right, axis=1) * share
         return tf.argmax(values, axis=-1, output_type=tf.int32)
 
-    return tf.map_fn(of_row, tf.range(size[0]), fn_output_signature=tf.TensorSpec([None], tf.int32))
+    maps = tf.map_fn(
+        of_rows,
+        tf.range(0, size[0], step),
+        fn_output_signature=tf.TensorSpec([None, None], tf.int32),
+    )
+    return tf.reshape(maps, (-1, size[1]))[: size[0]]
 
 
 def _neighbours(old: tf.Tensor, new: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:

@@ -30,6 +30,7 @@ WIDE_MARKS = {  # the longer ones first: that of UTF-32 begins like that of UTF-
 ENDINGS = (".tsv", ".csv", ".jsonl", *OF_RECORDS)  # of tables; files of other names have tabs, too
 # A .json file that a user names is read; in a folder it may be anything, and is passed over.
 NAMED_ENDINGS = (*ENDINGS, ".json")
+UNPACKED, TIMES_UNPACKED = 64 << 20, 100  # bytes of a packed file; text has 3 to 20 times its size
 PACKED: Mapping[str, Any] = {".gz": gzip.open, ".xz": lzma.open}
 NO_TEXT = "with invalid UTF-8"
 NO_OBJECT = "that are no objects in JSON"
@@ -73,7 +74,8 @@ def read_bytes(path: StrPath, kind: str) -> bytes:
 
     Raises:
         FileNotFoundError: If there is no such file.
-        ValueError: If it cannot be read, or is no whole packed file.
+        ValueError: If it cannot be read, is no whole packed file, or has more than 100 times its
+            size and 64 MiB when it is unpacked.
 
     Example:
     >>> import pathlib, tempfile
@@ -84,7 +86,16 @@ def read_bytes(path: StrPath, kind: str) -> bytes:
     b'one\tuno\n'
     """
     with opened_text(path, kind) as file:
-        return file.read()
+        if pathlib.Path(path).suffix not in PACKED:
+            return file.read()
+        most = UNPACKED + TIMES_UNPACKED * pathlib.Path(path).stat().st_size
+        content = file.read(most + 1)
+        if len(content) > most:
+            raise ValueError(
+                f"{path} must have at most {most} B when it is unpacked, {TIMES_UNPACKED} times "
+                f"its size and {UNPACKED >> 20} MiB; unpack it first if it may be larger."
+            )
+        return content
 
 
 @contextlib.contextmanager

@@ -19,6 +19,7 @@ from keras_transformers.text.in_graph.program import Program
 from keras_transformers.text.languages import Languages, Multilingual
 from keras_transformers.text.templates import Marks, Template, read_template, read_truncation
 
+MOST_GAPS = 1 << 16  # ids without a token, beside as many as there are tokens
 WITHOUT = "tensorflow-text is not installed"
 
 
@@ -64,10 +65,21 @@ class FastTokenizer(Multilingual, tf.Module):
         self.start, self.end, self.padding, self.mask = start, end, padding, mask
         try:
             read = json.loads(text)
+            if not isinstance(read, dict):
+                raise ValueError(f"must be a JSON object. Received: a {type(read).__name__}")
             numbers = _numbers(read)
             self._template = read_template(read.get("post_processor"))
             self.truncation = read_truncation(read.get("truncation"))
-        except (KeyError, TypeError, AttributeError, ValueError) as error:
+            added = read.get("added_tokens") or []
+            self.special_ids = tuple(sorted({each["id"] for each in added if each["special"]}))
+        except (
+            KeyError,
+            TypeError,
+            AttributeError,
+            IndexError,
+            ValueError,
+            RecursionError,
+        ) as error:
             raise ValueError(f"FastTokenizer: {type(error).__name__}: {error}") from None
         for role, token in (("start", start), ("end", end), ("padding", padding), ("mask", mask)):
             if token is not None and token not in numbers:
@@ -82,8 +94,6 @@ class FastTokenizer(Multilingual, tf.Module):
         self.end_id = -1 if end is None else numbers[end]
         self.pad_id = -1 if padding is None else numbers[padding]
         self.mask_id = None if mask is None else numbers[mask]
-        added = read.get("added_tokens") or []
-        self.special_ids = tuple(sorted({each["id"] for each in added if each["special"]}))
         self._host = FromDefinition("FastTokenizer", lambda: json.loads(text))
         self._set_languages(languages, numbers)
 
@@ -291,4 +301,9 @@ def _numbers(definition: Mapping[str, Any]) -> dict[str, int]:
             )
     if not numbers or not all(type(i) is int and 0 <= i < 1 << 31 for i in numbers.values()):
         raise ValueError("the vocabulary must map tokens to ids")
+    if max(numbers.values()) >= MOST_GAPS + 2 * len(numbers):
+        raise ValueError(
+            f"the {len(numbers)} tokens must have ids below {MOST_GAPS + 2 * len(numbers)}, twice "
+            f"their number and {MOST_GAPS}. Received: {max(numbers.values())}"
+        )
     return numbers

@@ -4,10 +4,11 @@ They do it wherever tensorflow-text is not: on Windows, on a Python that it has 
 graph calls them through Python then, as `tf.data` can; a SavedModel cannot.
 """
 
+import contextlib
 import functools
 import json
 import unicodedata
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -132,18 +133,37 @@ class FromDefinition:
         definition = {**self._definition(), "truncation": None, "padding": None}
         tokenizers = package(self._owner, "tokenizers")
         try:
-            return tokenizers.Tokenizer.from_str(json.dumps(dict(definition)))
+            with self._without_panic():
+                return tokenizers.Tokenizer.from_str(json.dumps(dict(definition)))
         except Exception as error:  # the package raises no other class
             raise ValueError(f"{self._owner}: `tokenizers` cannot read it: {error}") from None
+
+    @contextlib.contextmanager
+    def _without_panic(self) -> Iterator[None]:
+        """Raises a ValueError where the package panics, as at a pattern that takes too long.
+
+        Its class of a panic comes from BaseException, and cannot be imported.
+        """
+        try:
+            yield
+        except BaseException as error:
+            if type(error).__name__ != "PanicException":
+                raise
+            raise ValueError(f"{self._owner}: `tokenizers` panics: {error}") from None
 
     def ids(self, strings: tf.Tensor) -> tf.RaggedTensor:
         """Ids of strings `(n,)`, without marks around them."""
         return ragged(self._rows, strings)
 
     def _rows(self, texts: list[str]) -> list[list[int]]:
-        found = self.tokenizer.encode_batch_fast(texts, add_special_tokens=False)
+        with self._without_panic():
+            found = self.tokenizer.encode_batch_fast(texts, add_special_tokens=False)
         return [each.ids for each in found]
 
     def texts(self, ids: tf.RaggedTensor) -> tf.Tensor:
         """Strings of ragged ids `(n, None)`; special tokens vanish."""
-        return joined(lambda rows: self.tokenizer.decode_batch(rows), ids)
+        return joined(self._joined_rows, ids)
+
+    def _joined_rows(self, rows: list[list[int]]) -> list[str]:
+        with self._without_panic():
+            return list(self.tokenizer.decode_batch(rows))

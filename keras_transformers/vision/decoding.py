@@ -2,12 +2,13 @@
 
 The pixels are those of Pillow with `ImageOps.exif_transpose`: JPEG with its accurate transform,
 upright as EXIF says, grey by its formula, palettes looked up. Of an animated GIF the first frame;
-an animated WebP file is refused, which TensorFlow must not decode.
+an animated WebP file is refused, which TensorFlow must not decode, and so is what exceeds `limits`.
 """
 
 import tensorflow as tf
 
 from keras_transformers.array_files import ANIMATED, ANIMATION_FLAG, WEBP_HEADER
+from keras_transformers.vision.limits import within_limits
 from keras_transformers.vision.orientation import number, orientation, read, upright
 
 KINDS = ("JPEG", "PNG", "GIF", "BMP", "WebP")
@@ -33,7 +34,7 @@ def decoded(encoded: tf.Tensor, channels: int) -> tf.Tensor:
 
     Raises:
         tf.errors.InvalidArgumentError: When it is computed, if it is no whole image, or an
-            animated WebP file.
+            animated WebP file, or exceeds a limit of `vision.limits`.
     """
     return with_channels(_natural(encoded, kinds(encoded))[0], channels)
 
@@ -80,7 +81,7 @@ def _natural(encoded: tf.Tensor, of_kind: dict[str, tf.Tensor]) -> tuple[tf.Tens
     """The pixels with the channels that they have, upright, and the orientation of the file."""
     check = tf.debugging.Assert(~is_animated(encoded), [f"{ANIMATED} are not read"])
     with tf.control_dependencies([check]):
-        encoded = tf.identity(encoded)
+        encoded = within_limits(encoded, of_kind)
     image = tf.cond(
         of_kind["JPEG"],
         # Pillow's; the default is quicker and up to 10 of 256 away.

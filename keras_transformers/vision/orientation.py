@@ -12,6 +12,8 @@ import tensorflow as tf
 TAG, LONG = 0x0112, 4  # of the orientation, and of integers of four bytes (others have two)
 LEFT_TO_RIGHT, UPSIDE_DOWN, TRANSPOSED = (2, 3, 6, 7), (3, 4, 7, 8), 5  # what 2 to 8 ask for
 HEAD = 10  # bytes that are looked at of each part of a file
+MOST_PARTS = 1000  # that are looked at; files of cameras and programs have a few dozen
+MOST_FILL = 1 << 16  # bytes that fill, of one part
 
 
 def orientation(encoded: tf.Tensor, kinds: dict[str, tf.Tensor]) -> tf.Tensor:
@@ -22,7 +24,7 @@ def orientation(encoded: tf.Tensor, kinds: dict[str, tf.Tensor]) -> tf.Tensor:
         kinds: What `decoding.kinds` says of it.
 
     Returns:
-        1, "as it is", where the file says nothing or nothing that has a meaning.
+        1, "as it is", where the first 1,000 parts of the file say nothing that has a meaning.
     """
     nowhere = tf.constant(-1, tf.int64)
     start = tf.cond(
@@ -84,7 +86,7 @@ def _walk(
     start: Any,
     look: Callable[[tf.Tensor, tf.Tensor], tuple[tf.Tensor, tf.Tensor]],
 ) -> tf.Tensor:
-    """Where the TIFF header in a file of many parts begins, or -1.
+    """Where the TIFF header in the first `MOST_PARTS` parts of a file begins, or -1.
 
     Args:
         start: Of the first part.
@@ -96,6 +98,7 @@ def _walk(
         lambda found, index: (found < 0) & (index >= 0) & (index + HEAD <= size),
         lambda found, index: look(encoded, index),
         (tf.constant(-1, tf.int64), tf.constant(start, tf.int64)),
+        maximum_iterations=MOST_PARTS,
     )
     return found
 
@@ -115,10 +118,18 @@ def _jpeg_segment(encoded: tf.Tensor, index: int) -> tuple[tf.Tensor, tf.Tensor]
     marker = head[1]
     alone = ((marker >= 0xD0) & (marker <= 0xD7)) | (marker == 0x01)  # without a length
     step = tf.where(alone, tf.constant(2, tf.int64), 2 + number(head[2:], False))
-    step = tf.where(marker == 0xFF, tf.constant(1, tf.int64), step)  # a byte that fills
+    step = tf.cond(marker == 0xFF, lambda: _fill_bytes(encoded, index), lambda: step)
     last = (head[0] != 0xFF) | (marker == 0xDA) | (marker == 0xD9)
     exif = (marker == 0xE1) & _is(encoded, index + 4, b"Exif\0\0")
     return _where(exif & ~last, index + HEAD), _where(~last, index + step)
+
+
+def _fill_bytes(encoded: tf.Tensor, index: tf.Tensor) -> tf.Tensor:
+    """The number of bytes before the last 0xFF of those that begin at `index`, int64."""
+    part = tf.strings.substr(encoded, index, tf.constant(MOST_FILL, tf.int64))
+    others = tf.cast(tf.io.decode_raw(part, tf.uint8) != 0xFF, tf.uint8)
+    first = tf.where(tf.reduce_any(others > 0), tf.argmax(others), tf.size(others, tf.int64))
+    return tf.maximum(first - 1, 1)
 
 
 def _png_chunk(encoded: tf.Tensor, index: int) -> tuple[tf.Tensor, tf.Tensor]:

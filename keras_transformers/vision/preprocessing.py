@@ -10,6 +10,8 @@ import tensorflow as tf
 from keras_transformers.annotations import Array, Tensor
 from keras_transformers.vision.decoding import decoded
 
+MOST_ENLARGED = 16  # times the pixels of the result, for an image that is resized as a whole
+
 
 @dataclasses.dataclass(frozen=True)
 class Preprocessing:
@@ -140,9 +142,11 @@ class Preprocessing:
             return self._fitted(image)[0]
         if image.shape[:2] != self.image_size or self.resized is not None:
             inner = self._inner(tf.cast(tf.shape(image)[:2], tf.float32))
-            image = tf.image.resize(image, inner, self.method, antialias=True)
-            top, left = tf.unstack((inner - self.image_size) // 2)
-            image = image[top : top + height, left : left + width]
+            image = tf.cond(
+                self._is_extreme(tf.shape(image)[:2], inner),
+                lambda: _middle_of_extreme(image, inner, self.image_size, self.method),
+                lambda: _middle(image, inner, self.image_size, self.method),
+            )
             image = tf.cast(tf.clip_by_value(tf.round(image), 0, 255), tf.uint8)
         return tf.ensure_shape(image, (height, width, self.channels))
 
@@ -157,6 +161,18 @@ class Preprocessing:
         else:  # the longer side rounded down, as others do
             inner = tf.floor(extents * (self.resized / tf.reduce_min(extents)) + 1e-3)
         return tf.maximum(tf.cast(inner, tf.int32), self.image_size)
+
+    def _is_extreme(self, extents: tf.Tensor, inner: tf.Tensor) -> tf.Tensor:
+        """True if resizing as a whole takes many times the pixels of the image and of the result.
+
+        So it is with images that are many times longer than wide, and enlarged.
+        """
+        sides = self.resized or self.image_size
+        sides = (sides, sides) if isinstance(sides, int) else sides
+        extents, inner = tf.cast(extents, tf.float64), tf.cast(inner, tf.float64)
+        resized = inner[0] * tf.maximum(extents[1], inner[1])  # rows come first
+        enough = MOST_ENLARGED * sides[0] * sides[1]
+        return resized > tf.maximum(tf.reduce_prod(extents), enough)
 
     def frame(self, image: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """A whole image as detectors take it, for boxes must not be cut.
@@ -193,6 +209,39 @@ class Preprocessing:
     def denormalize(self, images: Tensor) -> Array:
         """The inverse of `normalize`, as NumPy floats in [0, 1]: for images."""
         return np.clip(np.asarray(images) * self.std + self.mean, 0, 1)
+
+
+def _middle(image: tf.Tensor, inner: tf.Tensor, size: tuple[int, int], method: str) -> tf.Tensor:
+    """The middle of an image that is resized to `inner`: float32 `(*size, channels)`."""
+    image = tf.image.resize(image, inner, method, antialias=True)
+    top, left = tf.unstack((inner - size) // 2)
+    return image[top : top + size[0], left : left + size[1]]
+
+
+def _middle_of_extreme(
+    image: tf.Tensor, inner: tf.Tensor, size: tuple[int, int], method: str
+) -> tf.Tensor:
+    """As `_middle`, but for rounding, of the pixels alone that are seen in it."""
+    extents = tf.cast(tf.shape(image)[:2], tf.float32)
+    scales = tf.cast(inner, tf.float32) / extents
+    begin = tf.cast((inner - size) // 2, tf.float32)
+    margins = 1 + 2 * tf.maximum(1.0, 1 / scales)  # of a cubic kernel
+    first = tf.clip_by_value(tf.floor(begin / scales - margins), 0, extents)
+    last = tf.clip_by_value(tf.math.ceil((begin + size) / scales + margins), 0, extents)
+    top, left, bottom, right = tf.unstack(tf.cast(tf.concat([first, last], 0), tf.int32))
+    seen = image[None, top:bottom, left:right]
+    moved = first * scales - begin
+    for axis in (1, 0):  # columns first, for the image is wide, or the rows are few by now
+        along = tf.one_hot(axis, 2) > 0
+        seen = tf.raw_ops.ScaleAndTranslate(
+            images=seen,
+            size=tf.where(along, size, tf.shape(seen)[1:3]),
+            scale=tf.where(along, scales, 1.0),
+            translation=tf.where(along, moved, 0.0),
+            kernel_type={"bilinear": "triangle", "bicubic": "keyscubic"}[method],
+            antialias=True,
+        )
+    return seen[0]
 
 
 def fitted(

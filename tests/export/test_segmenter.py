@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 import keras_transformers
-from keras_transformers import export, models, pretrained
+from keras_transformers import export, models, predictors, pretrained
 from keras_transformers.vision import Preprocessing
 
 LABELS = ["sky", "road", "tree"]
@@ -82,3 +82,16 @@ def test_what_does_not_fit_is_refused(model):
         export.Segmenter(model, LABELS[:2], FRAME)
     with pytest.raises(ValueError, match="must squeeze the whole image"):
         export.Segmenter(model, LABELS, Preprocessing(32))
+
+
+def test_maps_are_padded_in_proportion_to_the_images(model):
+    """A high and a wide image of a few bytes in one request took 1 GiB."""
+    segmenter = export.Segmenter(model, LABELS, FRAME)
+    high, wide = (tf.io.encode_png(tf.zeros((*s, 1), tf.uint8)) for s in ((8000, 1), (1, 8000)))
+    with pytest.raises(tf.errors.InvalidArgumentError, match="send images of such different"):
+        segmenter.portable(tf.stack([high, wide]))
+    found = segmenter.portable(tf.stack([wide, wide]))
+    assert found["map"].shape == (2, 1, 8000) and np.all(found["map"] >= 0)
+    loaded = predictors.SegmenterPredictor(segmenter.portable, LABELS)
+    answers = loaded.predict([high.numpy(), wide.numpy()])
+    assert [np.shape(answer["map"]) for answer in answers] == [(8000, 1), (1, 8000)]

@@ -217,3 +217,51 @@ def test_it_is_saved_and_runs_without_this_project(tmp_path):
     graph = module.ids.get_concrete_function().graph
     operations = {op.type for op in graph.get_operations()}
     assert not [each for each in operations if "PyFunc" in each]
+
+
+def test_ids_far_beyond_the_number_of_tokens_are_refused():
+    """A table of all ids took 25 s and 460 MiB."""
+    vocab = {"a": 0, "?": 1, "b": 50_000_000}
+    with pytest.raises(ValueError, match="3 tokens must have ids below 65542.*Received: 50000000"):
+        FastTokenizer({"model": {"type": "WordLevel", "vocab": vocab, "unk_token": "?"}})
+    vocab["b"] = 65_541
+    tokenizer = FastTokenizer({"model": {"type": "WordLevel", "vocab": vocab, "unk_token": "?"}})
+    assert tokenizer.vocab_size == 65_542
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("", "JSONDecodeError"),
+        ("[", "JSONDecodeError"),
+        ("[]", "must be a JSON object. Received: a list"),
+        ("[" * 100_000, "RecursionError"),
+        ('{"model":', "JSONDecodeError"),
+        ('{"model": {"vocab": {"a": 0}}, "added_tokens": [{"id": 0, "content": "a"}]}', "special"),
+        ('{"model": {"vocab": {"a": 0}}, "added_tokens": ["a"]}', "TypeError"),
+        ('{"model": {"vocab": [[]]}}', "ValueError"),
+    ],
+)
+def test_content_that_is_no_object_or_is_cut_is_refused(content, message):
+    with pytest.raises(ValueError, match=message):
+        FastTokenizer(content)
+
+
+def with_pattern(pattern):
+    model = {"type": "WordLevel", "vocab": {"a": 0, "?": 1}, "unk_token": "?"}
+    split = {"type": "Split", "pattern": {"Regex": pattern}}
+    split |= {"behavior": "Isolated", "invert": False}
+    return FastTokenizer({"model": model, "pre_tokenizer": split})
+
+
+def test_a_pattern_at_which_the_package_panics_is_a_value_error():
+    with pytest.raises(ValueError, match="FastTokenizer: `tokenizers` panics: .*retry-limit"):
+        with_pattern("(a+)+$").tokenize(["a" * 40 + "!"])
+
+
+@pytest.mark.parametrize("pattern", ["[", "[^", "[a-", "\\", "a\\", "[\\", "|[", "(?", "\\p{"])
+def test_a_pattern_that_is_cut_is_refused(pattern):
+    with pytest.raises(ValueError, match="do not give exactly"):
+        with_pattern(pattern).check_exportable()
+    with pytest.raises(ValueError, match="FastTokenizer: `tokenizers` cannot read it|counterpart"):
+        with_pattern(pattern).tokenize(["a"])

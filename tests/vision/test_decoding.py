@@ -2,6 +2,8 @@
 
 import io
 import struct
+import time
+import zlib
 
 import numpy as np
 import pytest
@@ -194,3 +196,121 @@ def test_the_graph_and_python_agree_on_what_is_animated():
         assert bool(is_animated(tf.constant(file))) == is_animated_webp(file)
     assert [is_animated_webp(header + bytes([flags])) for flags in range(4)] == [0, 0, 1, 1]
     assert not any(map(is_animated_webp, files[: len(KINDS)]))
+
+
+def chunk(name, data):
+    return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+
+
+def png(height, width, chunks=b""):
+    """A grey PNG file without light, which is small however large the image is."""
+    head = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
+    compressor = zlib.compressobj(9)
+    data = b"".join(compressor.compress(bytes(width + 1)) for _ in range(height))
+    data = chunk(b"IDAT", data + compressor.flush())
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunks + data + chunk(b"IEND", b"")
+
+
+def animated_gif(frames, **options):
+    others = [PALETTE.rotate(9 * i) for i in range(1, frames)]
+    return file_of(PALETTE, "GIF", save_all=True, append_images=others, **options)
+
+
+def seconds_of(file):
+    """The least of three, for other processes slow one down."""
+    GRAPHS[3](file)
+    times = []
+    for _ in range(3):
+        begun = time.process_time()
+        GRAPHS[3](file)
+        times.append(time.process_time() - begun)
+    return min(times)
+
+
+def test_parts_and_fill_bytes_of_a_file_take_little_time():
+    """A hundred thousand took seconds to minutes, each a step of the graph."""
+    plain = file_of(PICTURE, "JPEG")
+    fill = plain[:2] + b"\xff" * 100_000 + plain[2:]
+    chunks = png(5, 5, chunk(b"abCd", b"") * 100_000)
+    for file in (fill, chunks):
+        assert seconds_of(file) < 0.5
+    np.testing.assert_array_equal(GRAPHS[3](fill), GRAPHS[3](plain))
+
+
+def test_exif_is_found_behind_fill_bytes():
+    segment = exif(6)
+    segment = b"\xe1" + (len(segment) + 2).to_bytes(2, "big") + segment
+    plain = file_of(PICTURE, "JPEG")
+    for fill in (1, 2, 3, 65_535, 65_536, 65_537, 200_000):
+        turned = plain[:2] + b"\xff" * fill + segment + plain[2:]
+        np.testing.assert_array_equal(GRAPHS[3](turned), pillow(turned, 3))
+
+
+def too_large():
+    """Files of few bytes that stand for many pixels, each with what the message says of it."""
+    bitmap = bytearray(file_of(PICTURE, "BMP"))
+    bitmap[18:26] = struct.pack("<ii", 50_000, -50_000)  # from above
+    canvas = bytearray(file_of(ALPHA, "WEBP", exif=exif(6)))
+    assert canvas[12:16] == b"VP8X"
+    canvas[24:30] = b"\xff" * 6
+    lossy = bytearray(file_of(PICTURE, "WEBP"))
+    lossy[26:30] = b"\xff\x3f" * 2
+    lossless = bytearray(file_of(PICTURE, "WEBP", lossless=True))
+    lossless[21:25] = b"\xff" * 4
+    frame = bytearray(file_of(PALETTE, "GIF"))
+    descriptor = frame.index(b",\0\0\0\0")
+    frame[descriptor + 5 : descriptor + 9] = b"\xff" * 4
+    screen = bytearray(file_of(PALETTE, "GIF"))
+    screen[6:10] = b"\xff" * 4
+    photo = bytearray(file_of(PICTURE, "JPEG"))
+    start = photo.index(b"\xff\xc0")
+    photo[start + 5 : start + 9] = b"\xff\0" * 2
+    scans = file_of(PICTURE, "JPEG", progressive=True)
+    scan = scans[scans.rindex(b"\xff\xda") : -2]
+    text = chunk(b"zTXt", b"a\0\0" + zlib.compress(bytes(1_000_000)))
+    pixels = "at most 89478485 pixels"
+    return {
+        "PNG, a side": (png(70_000, 1), pixels),
+        "PNG": (png(5, 5).replace(b"\0\0\0\5", b"\0\0\xff\0"), pixels),
+        "PNG, texts": (png(5, 5, 100 * text), "at most 64 compressed texts"),
+        "BMP": (bitmap, pixels),
+        "WebP, extended": (canvas, pixels),
+        "WebP": (lossy, pixels),
+        "WebP, lossless": (lossless, pixels),
+        "GIF, a frame": (frame, pixels),
+        "GIF": (screen, pixels),
+        "GIF, blocks": (screen[:6] + b"\1\0\1\0\0\0\0" + b"!\0\0" * 10_000, "whole frame"),
+        "JPEG": (photo, pixels),
+        "JPEG, scans": (scans[:-2] + scan * 100 + b"\xff\xd9", "at most 64 scans"),
+    }
+
+
+def test_what_would_expand_out_of_proportion_is_refused_before_it_is_decoded():
+    for name, (file, message) in too_large().items():
+        with pytest.raises(tf.errors.InvalidArgumentError) as error:
+            GRAPHS[3](bytes(file))
+        assert message in str(error.value), name
+
+
+def test_of_an_animated_gif_the_first_frame_alone_is_read():
+    file = animated_gif(5)
+    np.testing.assert_array_equal(GRAPHS[3](file), pillow(file, 3))
+    assert int(GRAPHS[3](file[: len(file) // 2]).shape[0]) == HEIGHT  # others may be cut off
+    assert file.count(b",\0\0\0\0") > 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(20))
+def test_changed_files_are_read_or_refused(seed):
+    rng = np.random.default_rng(seed)
+    for name, image, options in KINDS.values():
+        file = bytearray(file_of(image, name, **options))
+        for _ in range(rng.integers(1, 6)):
+            limit = len(file) if rng.random() < 0.5 else min(len(file), 100)
+            file[rng.integers(limit)] = rng.choice([0, 1, 127, 128, 255])
+        begun = time.process_time()
+        try:
+            GRAPHS[3](bytes(file))
+        except tf.errors.InvalidArgumentError:
+            pass
+        assert time.process_time() - begun < 5

@@ -71,6 +71,54 @@ def test_the_middle_of_a_resized_image_is_cut_out(resized, expected, method):
     assert np.abs(np.int32(found) - whole).max() <= 1
 
 
+WAYS = [{}, {"crop": False}, {"resized": 20}, {"resized": (24, 20)}, {"method": "bicubic"}]
+
+
+@pytest.mark.parametrize("extents", [(300, 1), (1, 300), (3, 700), (300, 5)])
+def test_an_image_many_times_longer_than_wide_is_resized_the_same(extents):
+    """Its middle alone is resized, which must not be seen but by rounding."""
+    image = tf.constant(RNG.integers(0, 256, (*extents, 3), dtype="uint8"))
+    for way in WAYS:
+        preprocessing = Preprocessing(16, **way)
+        inner = preprocessing._inner(tf.constant(extents, tf.float32))
+        whole = tf.image.resize(image, inner, preprocessing.method, antialias=True)
+        top, left = ((int(side) - 16) // 2 for side in inner)
+        expected = np.clip(whole[top : top + 16, left : left + 16], 0, 255)
+        assert np.abs(np.float32(preprocessing.resize(image)) - expected).max() < 0.51
+
+
+def test_the_memory_that_resizing_takes_is_bounded_by_the_image_and_the_result(monkeypatch):
+    """An image of 30,000 x 1 took 394 MiB at 32 pixels, and 18 GB at 224."""
+    resize, scale = tf.image.resize, tf.raw_ops.ScaleAndTranslate
+    sizes = []
+
+    def resized(image, size, *arguments, **named):
+        sizes.append((image.shape[1], *np.array(size)))
+        return resize(image, size, *arguments, **named)
+
+    def scaled(images, size, **named):
+        sizes.append((images.shape[2], *np.array(size)))
+        return scale(images=images, size=size, **named)
+
+    monkeypatch.setattr(tf.image, "resize", resized)
+    monkeypatch.setattr(tf.raw_ops, "ScaleAndTranslate", scaled)
+    for extents in [(30_000, 1), (1, 30_000), (224, 7_000), (7_000, 200), (65_535, 1000), (2, 2)]:
+        image = tf.zeros((*extents, 1), tf.uint8)
+        for way in (*WAYS, {"fit": True}, {"fit": True, "resized": 200}):
+            if "resized" in way and not way.get("fit"):
+                way = {"resized": 256 if way["resized"] == 20 else (240, 256)}
+            Preprocessing(224, channels=1, **way).resize(image)
+    bounds = 16 * 256 * 256 + 65_535 * 1000
+    assert max(height * max(before, width) for before, height, width in sizes) <= bounds
+
+
+def test_ordinary_images_are_resized_as_a_whole(monkeypatch):
+    monkeypatch.delattr(tf.raw_ops, "ScaleAndTranslate")
+    for extents in [(20, 30), (480, 640), (100, 1600), (16, 1), (3000, 40)]:
+        for way in WAYS:
+            Preprocessing(16, **way).resize(tf.zeros((*extents, 3), tf.uint8))
+
+
 def test_a_smaller_image_is_enlarged():
     image = Preprocessing(32).decode(encoded(smooth(9, 13)))
     assert image.shape == (32, 32, 3)

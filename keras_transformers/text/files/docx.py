@@ -12,6 +12,7 @@ from keras_transformers.text.files.text_file import TextFile
 from keras_transformers.text.files.xml import Piece, XmlFile
 
 LARGEST = 2**28  # bytes of a part, unpacked
+MOST_MEMBERS, LARGEST_WHOLE = 10_000, 1 << 29  # of an archive; bytes of all of them
 _PREFIX = re.compile(r"\bxmlns:w\s*=")
 _PARTS = re.compile(r"word/(document|header\d*|footer\d*|footnotes|endnotes)\.xml")
 _BETWEEN_LIKE_RUNS = re.compile(
@@ -45,6 +46,7 @@ class DocxFile(TextFile):
         self._files: dict[str, _Part] = {}
         try:
             with zipfile.ZipFile(io.BytesIO(data)) as archive:
+                self._check_size(archive)
                 main = _main_part(archive)
                 for info in archive.infolist():
                     if _PARTS.fullmatch(info.filename) or info.filename == main:
@@ -65,6 +67,15 @@ class DocxFile(TextFile):
         self.segments = [each for part in self._files.values() for each in part.segments]
         for part in self._files.values():
             self.left_out += part.left_out
+
+    def _check_size(self, archive: zipfile.ZipFile) -> None:
+        """ValueError if an archive has too many members, or they are too large when unpacked."""
+        sizes = [info.file_size for info in archive.infolist()]
+        if len(sizes) > MOST_MEMBERS or sum(sizes) > LARGEST_WHOLE:
+            raise ValueError(
+                f"{self.name}: must have at most {MOST_MEMBERS} members, of {LARGEST_WHOLE} B when "
+                f"unpacked. Received: {len(sizes)}, of {sum(sizes)} B"
+            )
 
     def rebuilt(self, translations: Sequence[Parts | None]) -> bytes:
         """The archive with translations of its segments; parts without any are as they were."""

@@ -25,7 +25,7 @@ ATTRIBUTES = ("alt", "title", "placeholder", "aria-label")
 _DESCRIPTIONS = ("description", "og:title", "og:description", "twitter:title")
 _CHARSET = re.compile(rb"<meta[^>]{0,200}?charset\s*=\s*[\"']?\s*([\w-]+)", re.IGNORECASE)
 
-_UNFINISHED = re.compile(r"</?[A-Za-z][^<>]*\Z")
+_TAG = re.compile(r"</?[A-Za-z]")  # the beginning of one
 
 
 @dataclasses.dataclass(frozen=True)
@@ -106,13 +106,14 @@ class HtmlFile(TextFile):
 
     def scan(self) -> None:
         """Each run of text and inline elements is a segment."""
+        self._check_end()
         events = _Reader(self.text).events
         self._check(events)
         self.structure = _tags(events, self.text)
         self._run: list[str | Mark] = []
         self._escapes: dict[str, str] = {}
         self._span: list[int] = []
-        self._open: list[tuple[str, int]] = []
+        self._open: dict[str, list[int]] = {}  # pairs of each name, the last one opened last
         self._pairs = itertools.count(1)
         at = 0
         while at < len(events):
@@ -152,13 +153,20 @@ class HtmlFile(TextFile):
             for each in self.segments
         ]
 
-    def _check(self, events: list[_Event]) -> None:
-        """ValueError where the end of the file is inside a tag, a comment or a script."""
-        if tag := _UNFINISHED.search(self.text):
-            raise self.damaged(tag.start(), f"the end of {tag[0][:20]!r} is missing.")
+    def _check_end(self) -> None:
+        """ValueError where the end of the file is inside a tag or a comment.
+
+        Python's parser would look for the end from each of them on, in quadratic time.
+        """
+        if tag := _TAG.search(self.text, self.text.rfind(">") + 1):
+            name = self.text[tag.start() : tag.start() + 20]
+            raise self.damaged(tag.start(), f"the end of {name!r} is missing.")
         comment = self.text.rfind("<!--")
         if comment > max(self.text.rfind("-->"), self.text.rfind("</script>")):
             raise self.damaged(comment, "the end of a comment is missing.")
+
+    def _check(self, events: list[_Event]) -> None:
+        """ValueError where the end of the file is inside a script."""
         opened: list[_Event] = []
         for each in events:
             if each.name in ("script", "style"):
@@ -186,9 +194,8 @@ class HtmlFile(TextFile):
         elif event.kind == "start":
             return self._element(events, at)
         elif event.kind == "end" and event.name in PAIRS:
-            pair = next((pair for name, pair in self._open[::-1] if name == event.name), None)
-            self._open = [each for each in self._open if each[1] != pair]
-            number = next(self._pairs) if pair is None else pair
+            opened = self._open.get(event.name)
+            number = opened.pop() if opened else next(self._pairs)
             self._put(Mark(raw, "close", name=event.name, pair=number, span=span), event)
         else:
             self._flush()
@@ -216,7 +223,7 @@ class HtmlFile(TextFile):
         self._attributes(event)
         if name in PAIRS:
             pair = next(self._pairs)
-            self._open.append((name, pair))
+            self._open.setdefault(name, []).append(pair)
             self._put(Mark(raw, "open", name=name, pair=pair, span=span), event)
         elif name in ALONE:
             self._put(Mark(raw, span=span), event)
@@ -231,7 +238,7 @@ class HtmlFile(TextFile):
     def _flush(self) -> None:
         if self._run:
             self.add(self._run, self._span[0], self._span[1], self._escapes)
-        self._run, self._span, self._escapes, self._open = [], [], {}, []
+        self._run, self._span, self._escapes, self._open = [], [], {}, {}
 
     def _attributes(self, event: _Event) -> None:
         names = list(ATTRIBUTES)

@@ -8,7 +8,7 @@ from keras_transformers.text.files.parts import Mark
 
 _SPAN = "span"
 # A footnote, a box to tick, the kind of an alert.
-_KEPT = re.compile(r"\[\^[^\]\s]+\]:?|\A\[[ xX]\](?=\s)|\A\[![A-Z]+\]")
+_KEPT = re.compile(r"\[\^[^\]\[\s]+\]:?|\A\[[ xX]\](?=\s)|\A\[![A-Z]+\]")
 _FORMULA = re.compile(r"\$\$[^$\n]+\$\$|\$(?=[^\s$])[^$\n]*[^\s$]\$(?!\d)")
 _TAG = re.compile(r"<(/?)([A-Za-z][\w-]*)[^>]*?(/?)>\Z", re.DOTALL)
 _VOID = frozenset(["br", "img", "hr", "input", "wbr"])

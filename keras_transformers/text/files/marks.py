@@ -10,6 +10,7 @@ from keras_transformers.text.files.parts import Mark, Parts, joined
 KEPT = ("tag", "placeholder", "address", "entity")  # what a text has of these is a mark
 _KEPT = re.compile("|".join(KINDS[kind] for kind in KEPT))
 _TAG = re.compile(r"<(/?)([A-Za-z][\w:-]*)[^>]*?(/?)>")
+_PLAIN_TAG = re.compile(r"</?[^<>/]*/?>")  # what could be taken for a mark
 _COUNTED = re.compile(r"%[^(\d%]|%$")  # %s, which takes its argument by its position
 # What would be markup of Markdown at the start of a line.
 _STARTS = re.compile(r"(?:[-+*]|#{1,6}|\d+[.)])\s|[>=|]|```|~~~|--")
@@ -87,7 +88,10 @@ class Shown:
         """How a sentence is shown."""
         plain = "".join(part for part in parts if isinstance(part, str))
         literal = {part.shown for part in parts if isinstance(part, Mark) and part.shown}
+        foreign = literal | set(_PLAIN_TAG.findall(plain))
+        taken: set[str] = set()
         names: dict[int, str] = {}
+        numbers: dict[tuple[str, bool], int] = {}  # from which on a name may be free
         pieces: list[str] = []
         tokens: list[tuple[str, Mark]] = []
         for part in parts:
@@ -96,10 +100,11 @@ class Shown:
                 continue
             token = part.shown
             if token is None:
-                key = part.pair if part.kind != "alone" else -len(tokens) - 1
-                taken = set(names.values())
+                alone = part.kind == "alone"
+                key = -len(tokens) - 1 if alone else part.pair
                 if key not in names:
-                    names[key] = _name(part.name, part.kind == "alone", taken, plain, literal)
+                    names[key] = _name(part.name, alone, taken, foreign, numbers)
+                    taken.add(names[key])
                 name = names[key]
                 token = {"open": f"<{name}>", "close": f"</{name}>"}.get(part.kind, f"<{name}/>")
             pieces.append(token)
@@ -128,15 +133,24 @@ class Shown:
         return with_unseen(parts, self.parts)
 
 
-def _name(name: str, alone: bool, taken: set[str], plain: str, literal: set[str]) -> str:
-    """A name of a tag that nothing else in a sentence has."""
-    number = 1
+def _name(
+    name: str, alone: bool, taken: set[str], foreign: set[str], numbers: dict[tuple[str, bool], int]
+) -> str:
+    """A name of a tag that nothing else in a sentence has.
+
+    Args:
+        name: Of the mark.
+        alone: True if it is no pair.
+        taken: Names of other marks.
+        foreign: Tags that are part of the sentence.
+        numbers: The number from which on each name may be free, which is raised.
+    """
     while True:
+        number = numbers.get((name, alone), 1)
+        numbers[name, alone] = number + 1
         found = name if number == 1 and not alone else f"{name}{number}"
-        tags = {f"<{found}>", f"</{found}>", f"<{found}/>"}
-        if found not in taken and not tags & literal and not any(tag in plain for tag in tags):
+        if found not in taken and not {f"<{found}>", f"</{found}>", f"<{found}/>"} & foreign:
             return found
-        number += 1
 
 
 def _bounded(token: str) -> str:
@@ -159,8 +173,8 @@ def fits(parts: Parts, source: Parts) -> bool:
         return False
     texts = "\n".join(part for part in parts if isinstance(part, str))
     before = "\n".join(part for part in source if isinstance(part, str))
-    made_up = [each for each in placeables(texts) if each[0] in KEPT]
-    return all(each in placeables(before) for each in made_up)
+    made_up = {each for each in placeables(texts) if each[0] in KEPT}
+    return made_up <= set(placeables(before))
 
 
 def _counted(parts: Parts) -> list[str]:

@@ -19,6 +19,8 @@ for _ends in ("", "(?i:'s|'t|'re|'ve|'m|'ll|'d)?"):
         rf"[^\r\n\p{{L}}\p{{N}}]?{CASED[0]}+{CASED[1]}*{_ends}",
     }
 LOOKAHEAD = r"\s+(?!\S)"
+PROPERTY = re.compile(r"\\[pP]\{(L|N|P|M|S|Z|Lu|Ll|Lt|Lm|Lo|Mn|Nd|Sc|Sm|Zs|Han)\}")
+CODE_POINT = re.compile(r"\\(?:u([0-9a-fA-F]{4})|x\{([0-9a-fA-F]+)\}|x([0-9a-fA-F]{2}))")
 CLASSES = {"s": SPACES, "d": r"\p{Nd}"}
 
 
@@ -97,10 +99,12 @@ def _next(pattern: str, i: int, owner: str) -> tuple[str, int]:
 
 
 def _class(pattern: str, i: int, owner: str) -> tuple[str, int]:
-    found, i = "[", i + 1
-    if pattern[i] == "^":
+    begin, found, i = i, "[", i + 1
+    if pattern.startswith("^", i):
         found, i = found + "^", i + 1
-    while pattern[i] != "]":
+    while not pattern.startswith("]", i):
+        if i >= len(pattern):
+            raise Inexpressible(f"{owner}: {pattern[begin : begin + 20]!r} has no end")
         if pattern[i] == "[" or pattern.startswith("&&", i):
             raise _refused(owner, pattern[i : i + 2])
         if pattern[i] == "\\":
@@ -112,22 +116,24 @@ def _class(pattern: str, i: int, owner: str) -> tuple[str, int]:
 
 
 def _escape(pattern: str, i: int, owner: str, inside: bool) -> tuple[str, int]:
-    c = pattern[i + 1]
+    c = pattern[i + 1 : i + 2]
+    if not c:
+        raise Inexpressible(f"{owner}: a backslash with nothing behind it")
     if c in "pP":
-        match = re.match(r"\\[pP]\{(L|N|P|M|S|Z|Lu|Ll|Lt|Lm|Lo|Mn|Nd|Sc|Sm|Zs|Han)\}", pattern[i:])
+        match = PROPERTY.match(pattern, i)
         if match is None:
             raise _refused(owner, pattern[i : i + 6])
-        return match[0], i + match.end()
+        return match[0], match.end()
     if c in CLASSES:
         return CLASSES[c] if inside else f"[{CLASSES[c]}]", i + 2
     if c == "S" and not inside:
         return f"[^{SPACES}]", i + 2
     if c in "rnt" or not c.isalnum():
         return pattern[i : i + 2], i + 2
-    match = re.match(r"\\(?:u([0-9a-fA-F]{4})|x\{([0-9a-fA-F]+)\}|x([0-9a-fA-F]{2}))", pattern[i:])
+    match = CODE_POINT.match(pattern, i)
     if match is None:
         raise _refused(owner, pattern[i : i + 2])
-    return rf"\x{{{match[1] or match[2] or match[3]}}}", i + match.end()
+    return rf"\x{{{match[1] or match[2] or match[3]}}}", match.end()
 
 
 def _refused(owner: str, what: str) -> Inexpressible:

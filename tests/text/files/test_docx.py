@@ -6,7 +6,7 @@ from importlib.util import find_spec
 
 import pytest
 
-from keras_transformers.text.files import DocxFile, FileTranslator
+from keras_transformers.text.files import DocxFile, FileTranslator, docx
 from tests.text.files.samples import document, lose, shout, split
 
 
@@ -112,3 +112,14 @@ def test_another_prefix_is_refused_and_not_read_as_an_empty_document():
 
     with pytest.raises(ValueError, match="word/document.xml: must use the prefix w"):
         DocxFile(changed(document(), prefixed))
+
+
+def test_an_archive_that_is_too_large_when_unpacked_is_refused_before_it_is_read(monkeypatch):
+    data = document("<w:p><w:r><w:t>Open</w:t></w:r></w:p>")
+    DocxFile(data)
+    for name in ("MOST_MEMBERS", "LARGEST_WHOLE"):
+        with monkeypatch.context() as context:
+            context.setattr(docx, name, 1)
+            context.setattr(zipfile.ZipFile, "read", None)
+            with pytest.raises(ValueError, match="must have at most .* when unpacked. Received"):
+                DocxFile(data)

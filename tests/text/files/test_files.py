@@ -3,6 +3,7 @@
 import html
 import re
 import sys
+import time
 from html.parser import HTMLParser
 from importlib.util import find_spec
 from xml.etree import ElementTree
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 from keras_transformers.text.files import (
     FileTranslator,
     HtmlFile,
+    Mark,
     MarkdownFile,
     PlainText,
     PoFile,
@@ -24,6 +26,7 @@ from keras_transformers.text.files import (
     read_file,
 )
 from keras_transformers.text.files.formats import BY_SUFFIX
+from keras_transformers.text.files.marks import Shown
 from keras_transformers.text.files.translating import _once
 from tests.text.files.samples import KEPT, SAMPLES, lose, shout, split
 
@@ -428,3 +431,75 @@ def test_words_of_a_pair_are_found_where_no_mark_goes_on_with_them():
     assert _once("हिन्द", "हिन्दी हिन्द") == (7, 12)
     assert _once("red", "The Red, re\u0301d and reddish") == (4, 7)
     assert _once("red", "red Red") is None
+
+
+REPEATED = {
+    ".html": [
+        "<a ",
+        "<a b='",
+        "<!--",
+        "<em></strong>",
+        "<b>x</b> ",
+        "<meta charset=",
+        "<br>",
+        "&a",
+    ],
+    ".md": [
+        "a_",
+        "www.a.",
+        "a__",
+        "[^",
+        "[",
+        "![a](b) ",
+        "<a ",
+        "<!--",
+        "`a",
+        "*a_",
+        "{%",
+        "a|b\n",
+    ],
+    ".txt": ["a. ", "1. ", "{%", "{a,b,", "www.a.", "%0", "<a b "],
+    ".po": ['msgid "a"\nmsgstr ""\n\n', "# a\n"],
+    ".srt": ["1\n00:00:01,000 --> 00:00:02,000\na\n\n", "1\n"],
+    ".xliff": ["<a ", "<g>", "<!--"],
+}
+
+
+def seconds_to_read(suffix, text):
+    begun = time.process_time()
+    try:
+        BY_SUFFIX[suffix](text.encode())
+    except ValueError:
+        pass
+    return time.process_time() - begun
+
+
+@pytest.mark.parametrize(("suffix", "text"), [(".html", "<a " * 16_000), (".md", "a_" * 16_000)])
+def test_reading_takes_time_in_proportion_to_the_size(suffix, text):
+    """These took 26 and 9 seconds."""
+    assert seconds_to_read(suffix, text) < 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("suffix", REPEATED)
+def test_whatever_is_repeated_takes_time_in_proportion_to_the_size(suffix):
+    for unit in REPEATED[suffix]:
+        for end in ("", ">", "-->", "](x)", "%}"):
+            seconds = seconds_to_read(suffix, unit * (48_000 // len(unit)) + end)
+            assert seconds < 5, (unit, end, seconds)
+
+
+def test_many_marks_in_a_sentence_are_named_in_linear_time():
+    begun = time.process_time()
+    shown = Shown.of(("a", *[Mark("<wbr>")] * 5000, "b <x1/>"))
+    assert time.process_time() - begun < 2
+    assert shown.text.startswith("a<x2/><x3/>") and "<x5001/>b" in shown.text
+
+
+def test_a_file_whose_last_tag_has_no_end_is_refused():
+    for text in ("<p>a</p><b", "<p>a <a href=b\n< c", "<p>a</p></"):
+        if text.endswith("/"):
+            HtmlFile(text.encode())
+        else:
+            with pytest.raises(ValueError, match="line 1: the end of .* is missing"):
+                HtmlFile(text.encode())
