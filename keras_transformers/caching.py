@@ -1,6 +1,7 @@
 """Compiled programs that outlive their process, so that the next one need not compile them."""
 
 import atexit
+import contextlib
 import hashlib
 import importlib.metadata
 import os
@@ -9,6 +10,7 @@ import platform
 import shutil
 import sys
 import time
+import warnings
 from collections.abc import Iterator
 from typing import BinaryIO
 
@@ -47,12 +49,12 @@ def compile_cache(
         max_bytes: Most that all entries may take, of every machine and version together.
 
     Returns:
-        The folder of this combination; or None without a cache, where the default cannot be
-        written to, the disk has less than 1 GiB free, or TF_XLA_FLAGS already names another.
+        The folder of this combination; or None without a cache, where the default cannot be used,
+        as a warning says, the disk has less than 1 GiB free, or TF_XLA_FLAGS already names another.
 
     Raises:
-        ValueError: If `max_bytes` is not positive, or the folder belongs to another user or is
-            open to others.
+        ValueError: If `max_bytes` is not positive, or `folder` is given and belongs to another user
+            or is open to others.
         OSError: If `folder` is given and cannot be made.
 
     Example:
@@ -66,13 +68,15 @@ def compile_cache(
     given = _directory(flags)
     if given is not None and given not in _OURS:
         return None
-    root = pathlib.Path(folder) if folder is not None else _user_cache()
     try:
-        path = root.expanduser().absolute() / _combination(_without(flags))
+        root = _home_expanded(pathlib.Path(folder) if folder is not None else _user_cache())
+        path = root / _combination(_without(flags))
         _make_private(path)
-    except OSError:
+    except (OSError, ValueError) as error:
         if folder is not None:
             raise
+        said = str(error).removeprefix("compile_cache: ")
+        warnings.warn(f"compile_cache: compiled programs are not kept: {said}", stacklevel=2)
         return None
     if shutil.disk_usage(path).free < LEAST_FREE:
         return None
@@ -93,14 +97,20 @@ def clean(root: pathlib.Path, max_bytes: int) -> None:
         last_used = max(status.st_atime, status.st_mtime)
         entries.append((last_used, status.st_size, path))
         if path.suffix == ".pb" and not _is_whole(path):
-            path.unlink(missing_ok=True)
+            _remove(path)
             del entries[-1]
     taken = sum(size for _, size, _ in entries)
     for last_used, size, path in sorted(entries):
         if taken <= max_bytes or now - last_used < IN_USE:
             break
-        path.unlink(missing_ok=True)
+        _remove(path)
         taken -= size
+
+
+def _remove(path: pathlib.Path) -> None:
+    """Removes an entry; one in a folder of another user stays."""
+    with contextlib.suppress(OSError):
+        path.unlink()
 
 
 _OURS: set[str] = set()  # folders that this function has named in TF_XLA_FLAGS
@@ -112,7 +122,7 @@ def _entries(root: pathlib.Path) -> Iterator[tuple[pathlib.Path, os.stat_result]
         try:
             if path.is_file():
                 yield path, path.stat()
-        except FileNotFoundError:
+        except OSError:
             continue
 
 
@@ -181,6 +191,13 @@ def _user_cache() -> pathlib.Path:
     else:
         base = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache")
     return base / "keras_transformers" / "compiled"
+
+
+def _home_expanded(path: pathlib.Path) -> pathlib.Path:
+    try:
+        return path.expanduser().absolute()
+    except RuntimeError:  # a container may run as a user without a name
+        raise FileNotFoundError(f"compile_cache: there is no home directory for {path}") from None
 
 
 def _make_private(path: pathlib.Path) -> None:

@@ -7,7 +7,10 @@ import pathlib
 import re
 import sys
 import tempfile
+import warnings
 from collections.abc import Iterator
+
+from keras_transformers.extras import advice
 
 COMMANDS = ("keras-transformers", "keras_transformers", "recipes")
 # What TensorFlow says while it is imported, whatever level it is asked for.
@@ -22,21 +25,57 @@ def importing() -> Iterator[None]:
 
     Errors come as exceptions, and TensorFlow's fatal ones are still printed. What was imported is
     left out when such a program looks for garbage: every walk over it takes 0.3 seconds.
+
+    Raises:
+        ImportError: If the package of the backend that KERAS_BACKEND names is in an extra that is
+            not installed; a program of ours ends with the same line.
     """
     # Importing makes a million objects and no garbage; to look for it takes a quarter of the time.
     collects = gc.isenabled()
     gc.disable()
+    ours, has_folder = is_command(sys.orig_argv), has_temporary_folder()
     try:
-        if is_command(sys.orig_argv):
+        if ours:
+            print_every_character()
             os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-            with _without_chatter():
+            with _without_chatter() if has_folder else _without_matplotlib():
                 yield
             gc.freeze()
         else:
-            yield
+            with contextlib.nullcontext() if has_folder else _without_matplotlib():
+                yield
+    except ModuleNotFoundError as error:
+        said = advice(error)
+        if said is None:
+            raise
+        said = f"keras_transformers with KERAS_BACKEND={os.environ.get('KERAS_BACKEND')} {said}"
+        raise (SystemExit if ours else ImportError)(said) from None
     finally:
         if collects:
             gc.enable()
+
+
+def has_temporary_folder() -> bool:
+    """Whether temporary files can be written; warns if not, and lets TensorFlow be imported."""
+    try:
+        tempfile.gettempdir()
+    except OSError:
+        # TensorFlow imports absl's tests, which look for a folder of theirs.
+        os.environ.setdefault("TEST_TMPDIR", os.devnull)
+        warnings.warn(
+            "keras_transformers: no folder for temporary files can be written to, so saving, "
+            "exporting and training of vocabularies fail. TMPDIR names another one.",
+            stacklevel=5,
+        )
+        return False
+    return True
+
+
+def print_every_character() -> None:
+    """Lets standard output print, as escapes, characters that its encoding does not have."""
+    reconfigure = getattr(sys.stdout, "reconfigure", None)
+    if reconfigure is not None and sys.stdout.errors == "strict":
+        reconfigure(errors="backslashreplace")
 
 
 def is_command(arguments: list[str]) -> bool:
@@ -44,6 +83,19 @@ def is_command(arguments: list[str]) -> bool:
     module = arguments[arguments.index("-m") + 1 :][:1] if "-m" in arguments else []
     names = [*module, *(pathlib.PurePath(each).stem for each in arguments[:2])]
     return any(name.split(".")[0] in COMMANDS for name in names)
+
+
+@contextlib.contextmanager
+def _without_matplotlib() -> Iterator[None]:
+    """Hides matplotlib from Keras; it fails if it can write neither here nor at home."""
+    hides = "matplotlib" not in sys.modules
+    if hides:
+        sys.modules["matplotlib"] = None  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        if hides:
+            del sys.modules["matplotlib"]
 
 
 @contextlib.contextmanager

@@ -153,7 +153,41 @@ def test_it_is_in_the_cache_directory_of_the_user_or_nowhere(tmp_path, monkeypat
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     monkeypatch.setenv("TF_XLA_FLAGS", "")
-    assert compile_cache() is None and os.environ["TF_XLA_FLAGS"] == ""
+    with pytest.warns(UserWarning, match="^compile_cache: compiled programs are not kept: "):
+        assert compile_cache() is None
+    assert os.environ["TF_XLA_FLAGS"] == ""
+
+
+def test_a_folder_of_another_user_ends_no_program(tmp_path, monkeypatch):
+    monkeypatch.setattr(caching.sys, "platform", "linux")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    owner = os.getuid()
+    compile_cache()
+    monkeypatch.setattr(os, "getuid", lambda: owner + 1)
+    with pytest.warns(UserWarning, match="not kept: `folder` must be its user's alone"):
+        assert compile_cache() is None
+
+
+def test_without_a_home_there_is_no_cache(monkeypatch):
+    def no_home(path):
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(caching.pathlib.Path, "expanduser", no_home)
+    with pytest.warns(UserWarning, match="not kept: there is no home directory for "):
+        assert compile_cache() is None
+    with pytest.raises(FileNotFoundError, match="^compile_cache: there is no home directory for ~"):
+        compile_cache("~/compiled")
+
+
+def test_an_entry_that_cannot_be_removed_stays(tmp_path, monkeypatch):
+    (tmp_path / "another").mkdir()
+    entry(tmp_path / "another", "a.pb", 100, age=7200.0)
+
+    def refuse(path, missing_ok=False):
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(caching.pathlib.Path, "unlink", refuse)
+    caching.clean(tmp_path, 10)
 
 
 def test_errors_say_what_is_wrong(tmp_path):

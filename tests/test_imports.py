@@ -27,7 +27,7 @@ MAY_IMPORT = {
     "optimizer_kernels": [],
     "confidence": [],
     "placeables": [],
-    "terminal": [],
+    "terminal": ["extras"],
     "words": [],
     "layers": ["accelerators", "assertions", "gradients"],
     "generation": ["accelerators", "assertions", "layers.masks", "layers.portable", "words"],

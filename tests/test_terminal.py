@@ -1,12 +1,17 @@
 """Claims about how TensorFlow is imported."""
 
 import gc
+import io
 import os
+import subprocess
 import sys
 
 import pytest
 
+import keras_transformers
 from keras_transformers import terminal
+from tests.recipes import tiny_folders
+from tests.slow import slow_except
 
 
 @pytest.mark.parametrize(
@@ -33,3 +38,104 @@ def test_chatter_is_left_out_and_all_else_is_printed(monkeypatch, capfd):
         raise ImportError
     assert gc.isenabled()
     assert capfd.readouterr().err == "E0000 00:00:1 a.cc:1] broken\nmine\n"
+
+
+WITHOUT = {
+    # Environment -> what stands before the program, and a part of the one warning.
+    "home": (
+        """
+import os, pwd
+os.environ.pop("HOME", None), os.environ.pop("XDG_CACHE_HOME", None)
+def unknown(number):
+    raise KeyError(number)
+pwd.getpwuid = unknown
+""",
+        "compile_cache: compiled programs are not kept: there is no home directory",
+    ),
+    "cache": (
+        """
+import os, tempfile
+home = tempfile.mkdtemp()
+os.environ["XDG_CACHE_HOME"] = home
+os.makedirs(home + "/keras_transformers/compiled")
+os.chmod(home + "/keras_transformers/compiled", 0o777)
+real = os.getuid()
+os.getuid = lambda: real + 1
+""",
+        "compile_cache: compiled programs are not kept: `folder` must be its user's alone",
+    ),
+    "temporary folder": (
+        """
+import os, tempfile
+def refuse():
+    raise FileNotFoundError(2, "No usable temporary directory found")
+tempfile._get_default_tempdir = refuse
+""",
+        "keras_transformers: no folder for temporary files can be written to",
+    ),
+    "UTF-8": ("import sys; sys.stdout.reconfigure(encoding='ascii')", None),
+}
+PROGRAM = """
+import sys, warnings
+sys.orig_argv = ["python", "-m", "recipes.predict"]
+warnings.simplefilter("ignore")
+warnings.filterwarnings("always", module="__main__")
+import keras_transformers
+keras_transformers.compile_cache()
+print("\\u2192", keras_transformers.load(sys.argv[1]).predict("the cat"))
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="what is taken away is of POSIX")
+@pytest.mark.parametrize("name", slow_except(list(WITHOUT)))
+def test_a_model_answers_without(name, tmp_path):
+    begin, warning = WITHOUT[name]
+    folder = tiny_folders.translator(tmp_path)
+    environment = {**os.environ, "TF_XLA_FLAGS": "", "PYTHONIOENCODING": "utf-8"}
+    environment["PYTHONPATH"] = os.pathsep.join(path or os.getcwd() for path in sys.path)
+    done = subprocess.run(
+        [sys.executable, "-c", begin + PROGRAM, str(folder)],
+        capture_output=True,
+        text=True,
+        env=environment,
+        cwd=tmp_path,  # where Keras writes its settings if there is no home
+    )
+    assert done.returncode == 0, done.stderr
+    answer = keras_transformers.load(folder).predict("the cat")
+    assert done.stdout.split(maxsplit=1)[1].strip() == answer
+    warnings = [line for line in done.stderr.splitlines() if "Warning: " in line]
+    assert len(warnings) == (warning is not None), done.stderr
+    assert all(warning in line for line in warnings)
+
+
+def test_no_temporary_folder_is_said_and_tensorflow_is_imported(monkeypatch):
+    def refuse():
+        raise FileNotFoundError("no folder")
+
+    monkeypatch.setattr(terminal.tempfile, "gettempdir", refuse)
+    monkeypatch.setenv("TEST_TMPDIR", "")
+    monkeypatch.delenv("TEST_TMPDIR")
+    with pytest.warns(UserWarning, match="no folder for temporary files") as said:
+        assert not terminal.has_temporary_folder()
+    assert len(said) == 1 and os.environ["TEST_TMPDIR"]
+
+
+@pytest.mark.parametrize(("name", "kind"), [("recipes.vit", SystemExit), ("json", ImportError)])
+def test_a_backend_that_is_not_installed_is_said_in_a_line(name, kind, monkeypatch, capfd):
+    monkeypatch.setattr(sys, "orig_argv", ["python", "-m", name])
+    monkeypatch.setenv("KERAS_BACKEND", "jax")
+    monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", "3")
+    with pytest.raises(kind) as ended, terminal.importing():
+        raise ModuleNotFoundError("No module named 'jax'", name="jax")
+    assert str(ended.value) == (
+        "keras_transformers with KERAS_BACKEND=jax needs the package jax: "
+        "pip install 'keras_transformers[jax]'"
+    )
+
+
+def test_characters_that_the_terminal_lacks_are_escaped(monkeypatch):
+    file = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(file, "cp1252", errors="strict"))
+    terminal.print_every_character()
+    print("Größe \u2192 5", flush=True)
+    assert file.getvalue().decode("cp1252").splitlines() == ["Größe \\u2192 5"]

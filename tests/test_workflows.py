@@ -10,6 +10,8 @@ import tomllib
 import pytest
 
 import keras_transformers
+from keras_transformers.__main__ import RECIPES
+from tests.lowest_versions import lowest_versions, numbers
 
 yaml = pytest.importorskip("yaml")
 
@@ -75,6 +77,23 @@ def test_the_versions_of_python_are_those_that_are_promised():
     assert set(matrix["python"]) == promised
     systems = {*matrix["os"], *(each["os"] for each in matrix["include"])}
     assert {name.split("-")[0] for name in systems} == {"ubuntu", "macos", "windows"}
+
+
+def test_every_recipe_is_run_with_the_lowest_and_the_newest_versions():
+    job = dict(jobs())["versions"]
+    rows = job["strategy"]["matrix"]["include"]
+    assert [row["versions"] for row in rows] == ["lowest", "newest"]
+    lines = [line for step in job["steps"] for line in step.get("run", "").splitlines()]
+    assert {f"python -m recipes.{name} --smoke" for name in RECIPES} <= set(lines)
+
+
+def test_lower_bounds_leave_out_versions_that_do_not_work():
+    lowest = lowest_versions()
+    broken = {"tyro": "1.0.8", "tensorflow-text": "2.21.0", "tensorflow-datasets": "4.9.2"}
+    for name, version in broken.items():
+        assert numbers(lowest[name]) > numbers(version)
+    for requirement in PROJECT["dependencies"]:
+        assert re.split(">=", requirement)[0] in lowest
 
 
 def test_what_is_not_released_yet_may_fail():

@@ -204,7 +204,9 @@ def _best_of_windows(
 ) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
     """The best span of every request, and how probable it is in every window that there is none."""
     rows = {name: tf.RaggedTensor.from_row_lengths(each, numbers) for name, each in spans.items()}
-    which = tf.argmax(rows["score"].to_tensor(-1.0), axis=1)[:, None]
+    scores = rows["score"].to_tensor(-1.0)
+    scores = tf.pad(scores, [[0, 0], [0, 1]], constant_values=-1.0)  # a column where no row is
+    which = tf.argmax(scores, axis=1)[:, None]
     best = {
         name: tf.gather(row.to_tensor(), which, batch_dims=1)[:, 0] for name, row in rows.items()
     }

@@ -85,17 +85,10 @@ class Segmenter(Served):
         shape = self._model.compute_output_shape((None, *shape))
         results = {"logits": tf.TensorSpec(shape, tf.float32)}
         logits = rounds.run(rounds.program(self._logits), [pixels], results)["logits"]
-        most = tf.reduce_max(tf.concat([sizes, [[0, 0]]], axis=0), axis=0)  # (0, 0) of no image
-        with tf.control_dependencies([_check_maps(sizes, most)]):
-            most = tf.identity(most)
-        maps = tf.map_fn(
-            lambda pair: tf.pad(
-                class_map(pair[0], pair[1]),
-                [[0, most[0] - pair[1][0]], [0, most[1] - pair[1][1]]],
-                constant_values=-1,
-            ),
-            (logits, sizes),
-            fn_output_signature=tf.TensorSpec((None, None), tf.int32),
+        maps = tf.cond(  # TensorFlow cannot stack no map, for the size of one is not known
+            tf.size(sizes) > 0,
+            lambda: padded_maps(logits, sizes),
+            lambda: tf.zeros((0, 0, 0), tf.int32),
         )
         return {"map": maps, "size": sizes}
 
@@ -106,6 +99,27 @@ class Segmenter(Served):
     def _logits(self, pixels: tf.Tensor) -> dict[str, tf.Tensor]:
         logits = self._model(self._preprocessing.normalize(pixels), training=False)
         return {"logits": tf.cast(logits, tf.float32)}
+
+
+def padded_maps(logits: tf.Tensor, sizes: tf.Tensor) -> tf.Tensor:
+    """The `class_map` of each of several images, with -1 up to the largest size.
+
+    Args:
+        logits: `(images, rows, columns, classes)`.
+        sizes: Heights and widths of the images, int32 `(images, 2)`.
+    """
+    most = tf.reduce_max(sizes, axis=0)
+    with tf.control_dependencies([_check_maps(sizes, most)]):
+        most = tf.identity(most)
+    return tf.map_fn(
+        lambda pair: tf.pad(
+            class_map(pair[0], pair[1]),
+            [[0, most[0] - pair[1][0]], [0, most[1] - pair[1][1]]],
+            constant_values=-1,
+        ),
+        (logits, sizes),
+        fn_output_signature=tf.TensorSpec((None, None), tf.int32),
+    )
 
 
 def _check_maps(sizes: tf.Tensor, most: tf.Tensor) -> tf.Operation:

@@ -12,6 +12,7 @@ from keras_transformers import pretrained, saving
 from keras_transformers.annotations import StrPath
 from keras_transformers.loading import saved_model
 from keras_transformers.predictors import Predictor
+from keras_transformers.predictors.base import check_process
 
 if TYPE_CHECKING:
     from keras_transformers.generation.search import Search
@@ -66,6 +67,7 @@ def load(
         ValueError: If it is none of the four, the model gives no answer (a masked autoencoder), or
             there is no such signature or language.
         ImportError: If a SavedModel that takes text is to be loaded without tensorflow-text.
+        RuntimeError: If this process is a fork of one that has loaded a model before.
 
     Example:
     >>> import tempfile
@@ -81,6 +83,7 @@ def load(
     >>> sorted(classifier.predict(image)["probabilities"])
     ['cat', 'dog']
     """
+    check_process("load")
     folder = pretrained.find(folder, revision)
     if (folder / PREDICTOR).is_file():
         from keras_transformers.loading import learners  # which imports all exporters

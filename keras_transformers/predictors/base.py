@@ -2,7 +2,9 @@
 
 import collections
 import dataclasses
+import functools
 import itertools
+import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from typing import Any
@@ -30,6 +32,31 @@ class Refused:
     """
 
     reason: str
+
+
+def check_process(owner: str) -> None:
+    """Checks that this process was not forked from one that has called this before.
+
+    TensorFlow's threads are not copied by a fork: the child would wait for them forever.
+
+    Args:
+        owner: Function for the message.
+
+    Raises:
+        RuntimeError: If another process, whose copy this one is, was the first to call this.
+    """
+    if os.getpid() != _first_process():
+        raise RuntimeError(
+            f"{owner}: this process must not be a fork of one that has loaded a model, because "
+            "TensorFlow waits forever in it; load the model in this process alone, or start it "
+            f'by "spawn". Received: process {os.getpid()}, forked from {_first_process()}'
+        )
+
+
+@functools.cache
+def _first_process() -> int:
+    """The process that was the first to ask for this, also in its forks."""
+    return os.getpid()
 
 
 class Predictor(Learning):
@@ -78,6 +105,7 @@ class Predictor(Learning):
         parts: Mapping[str, Callable[[], Any]] | None = None,
         source: Any = "this object",
     ) -> None:
+        check_process("load")
         self._run = run
         named = None if labels is None else [str(label) for label in labels]
         self.labels: list[str] | Any = named  # None where there are no classes
@@ -190,6 +218,7 @@ class Predictor(Learning):
 
     def _found(self, strings: list[Any], details: bool, first: int) -> list[Any]:
         """The answers to strings; halves a request that fails, until its bad rows are found."""
+        check_process("predict")
         drawing: Any = self._drawing or self._run
         first_row = getattr(drawing, "first_row", None)
         if first_row is not None:  # of a search with a seed, which would draw alike in each request
@@ -245,6 +274,7 @@ class Predictor(Learning):
         return f"was refused by the model: {str(error).strip().splitlines()[0]}"
 
     def _part(self, name: str) -> Any:
+        check_process(f"predictor.{name}")
         if name not in self._parts:
             raise AttributeError(f"{self._source} has no {name}.")
         if name not in self._made:

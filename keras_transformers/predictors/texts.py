@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, Any, Self
 import tensorflow as tf
 
 from keras_transformers.entities import Entity, entities_of, mark_entities
-from keras_transformers.predictors.base import Predictor, Refused, named_probabilities, received
+from keras_transformers.predictors.base import (
+    Predictor,
+    Refused,
+    check_process,
+    named_probabilities,
+    received,
+)
 
 if TYPE_CHECKING:
     from keras_transformers.generation.search import Search
@@ -73,6 +79,7 @@ class TextPredictor(Predictor):
         Raises:
             AttributeError: If there is no such function.
         """
+        check_process(signature)
         # An exporter first: one with other settings may stand beside a SavedModel.
         function: Callable[..., Any] | None = getattr(self._run, method, None)
         if function is not None:

@@ -94,11 +94,12 @@ def cache_folder() -> pathlib.Path:
     """Where `huggingface_hub` keeps what it has downloaded."""
     for variable in ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"):
         if os.environ.get(variable):
-            return pathlib.Path(os.path.expandvars(os.environ[variable])).expanduser()
+            return pathlib.Path(os.path.expanduser(os.path.expandvars(os.environ[variable])))
     home = os.environ.get("HF_HOME")
     if not home:
         home = os.path.join(os.environ.get("XDG_CACHE_HOME") or "~/.cache", "huggingface")
-    return pathlib.Path(os.path.expandvars(home)).expanduser() / "hub"
+    # Where there is no home directory, this names a folder that is not there.
+    return pathlib.Path(os.path.expanduser(os.path.expandvars(home)), "hub")
 
 
 def _cached(name: str, revision: str | None, weights: bool) -> pathlib.Path | None:

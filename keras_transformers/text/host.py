@@ -8,6 +8,7 @@ import contextlib
 import functools
 import json
 import unicodedata
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeAlias
 
@@ -34,10 +35,15 @@ def check_ops(owner: str) -> None:
 
 
 def has_package(name: str) -> bool:
-    """Whether a package is installed."""
+    """Whether a package can be imported; a warning says why one that is installed cannot."""
     try:
         __import__(name)
-    except ImportError:
+    except ImportError as error:
+        if not isinstance(error, ModuleNotFoundError) or error.name != name:
+            warnings.warn(
+                f"keras_transformers: {name} is installed but cannot be imported: {error}",
+                stacklevel=2,
+            )
         return False
     return True
 

@@ -8,6 +8,7 @@ import tempfile
 import gradio as gr
 import numpy as np
 import PIL.Image
+from gradio.utils import get_upload_folder
 
 from . import examples, pictures
 from .asking import missing_parts
@@ -36,7 +37,7 @@ def image_classifier(predictor, folder):
     missing("Showing what the answer draws on", why)
 
     def classify(upload):
-        opened = pictures.opened(upload and upload["path"])
+        opened = pictures.uploaded(upload, get_upload_folder())
         found = pictures.classify(predictor, opened)
         over, how = (None, "") if why else pictures.attention(predictor, opened)
         yield found, over, how
@@ -54,7 +55,7 @@ def image_encoder(predictor, folder):
     note = message()
 
     def compare(first, second):
-        opened = [pictures.opened(upload and upload["path"]) for upload in (first, second)]
+        opened = [pictures.uploaded(upload, get_upload_folder()) for upload in (first, second)]
         yield f"{pictures.similarity(predictor, *opened):.3f}", ""
 
     connect(compare, [first, second], [answer], note, [ask.click], preprocess=False)
@@ -89,7 +90,7 @@ def detector(predictor, folder):
         return pictures.with_boxes(opened, kept), pictures.rows_of(kept), number
 
     def detect(upload, threshold):
-        opened = pictures.opened(upload and upload["path"])
+        opened = pictures.uploaded(upload, get_upload_folder())
         found = pictures.detect(predictor, opened)
         yield (opened, found), *drawn(opened, found, threshold)
 
@@ -114,7 +115,7 @@ def segmenter(predictor, folder):
             note = message()
 
     def segment(upload):
-        opened = pictures.opened(upload and upload["path"])
+        opened = pictures.uploaded(upload, get_upload_folder())
         pixels, masks, left_out = pictures.segment(predictor, opened)
         yield (pixels, masks), left_out
 

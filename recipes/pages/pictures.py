@@ -1,5 +1,7 @@
 """Pages for pictures: classes and what they draw on; likeness; boxes; classes of pixels."""
 
+import pathlib
+
 import matplotlib
 import numpy as np
 import PIL.Image
@@ -16,6 +18,23 @@ LARGEST = 1024  # pixels of a side of a picture that masks are laid over, at mos
 OPACITY = 0.6
 MOST_CLASSES = 20
 COLOURS = ("#e8590c", "#1971c2", "#2f9e44", "#9c36b5", "#e03131", "#f08c00", "#0c8599")
+
+
+def uploaded(upload, folder):
+    """The picture of a request, the right way up, grey or RGB.
+
+    Args:
+        upload: Dict with the `path` of a file, as gradio passes it on, or None.
+        folder: The folder in which gradio keeps uploads and examples. A request can name any other
+            file of the machine, so files outside of it are not opened.
+
+    Raises:
+        ValueError: If there is no picture, it cannot be read, or it lies outside of `folder`.
+    """
+    path = upload and upload.get("path")
+    if path and not pathlib.Path(path).resolve().is_relative_to(pathlib.Path(folder).resolve()):
+        raise ValueError("Upload the picture, or choose an example: other files are not read.")
+    return opened(path)
 
 
 def opened(path):

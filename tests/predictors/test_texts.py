@@ -1,11 +1,13 @@
 """Claims about predictors of text: what they take, and what they give."""
 
 import json
+import os
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
+import keras_transformers
 from keras_transformers import export, predictors
 from keras_transformers.predictors import Refused, TranslatorPredictor
 
@@ -48,6 +50,36 @@ def test_many_texts_give_a_list_in_their_order(make, translator):
     texts = [f"line {i}" for i in range(7)]
     assert translator.predict(make(texts), batch_size=3) == [text.upper() for text in texts]
     assert translator._run.requests == [3, 3, 1]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.parametrize(
+    ("name", "use"),
+    [
+        ("predict", lambda translator: translator.predict("a")),
+        ("predict", lambda translator: list(translator.each(["a"]))),
+        ("score", lambda translator: translator.score(["a"], ["b"])),
+        ("predictor.model", lambda translator: translator.model),
+        ("load", lambda translator: TranslatorPredictor(Shouter())),
+        ("load", lambda translator: keras_transformers.load(os.curdir)),
+    ],
+)
+def test_a_forked_child_is_told_that_it_would_wait_forever(name, use, translator):
+    translator.predict("a")
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            use(translator)
+            os.write(writer, b"no error")
+        except BaseException as error:
+            os.write(writer, f"{type(error).__name__}: {error}".encode())
+        finally:
+            os._exit(0)
+    os.waitpid(child, 0)
+    said = os.read(reader, 10_000).decode()
+    assert said.startswith(f"RuntimeError: {name}: this process must not be a fork of one that has")
+    assert said.endswith(f"Received: process {child}, forked from {os.getpid()}")
 
 
 def test_texts_that_are_cut_are_counted_in_a_warning(translator, recwarn):

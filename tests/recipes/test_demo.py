@@ -247,6 +247,38 @@ def test_an_image_is_uploaded_and_its_pixels_classified(stand_in):
 
 
 @with_gradio
+@pytest.mark.parametrize("kind", sorted(PAGES))
+def test_no_handler_reads_a_file_that_was_not_uploaded(stand_in, kind, tmp_path):
+    """A file entry without `meta` passes gradio's own check of paths."""
+    import httpx
+
+    requests = []
+
+    def record(*request):
+        requests.append(request)
+        raise ValueError("not answered")
+
+    PIL.Image.new("RGB", (7, 5)).save(tmp_path / "secret.png")
+    entry = {"path": str(tmp_path / "secret.png")}
+    address = stand_in(kind, record)
+    number = 0
+    for handler in httpx.get(f"{address}config").json()["dependencies"]:
+        if handler["backend_fn"] and handler["inputs"]:
+            number += 1
+            body = {"data": [entry] * len(handler["inputs"]), "fn_index": handler["id"]}
+            body["session_hash"] = f"session {number}"
+            httpx.post(f"{address}gradio_api/queue/join", json=body).raise_for_status()
+            events = f"{address}gradio_api/queue/data?session_hash={body['session_hash']}"
+            assert "process_completed" in httpx.get(events, timeout=60).text
+    assert number
+    secret = (tmp_path / "secret.png").read_bytes()
+    rows = [row for request in requests for row in tf.nest.flatten(request)]
+    assert all(secret not in np.asarray(row).astype("S").tobytes() for row in rows)
+    if PAGES[kind] == "for_pictures":
+        assert requests == []
+
+
+@with_gradio
 def test_two_images_are_compared(stand_in):
     def encode(image):
         wide = tf.map_fn(lambda each: tf.shape(tf.io.decode_png(each))[1] > 5, image, tf.bool)

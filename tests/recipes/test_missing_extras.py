@@ -67,6 +67,18 @@ def test_a_module_of_the_clone_without_the_extra_ends_in_a_line(name, fresh, cap
     ]
 
 
+@pytest.mark.parametrize("module", ["fcntl", "pwd", "resource"])
+def test_every_command_is_imported_without_a_module_of_posix(module, fresh):
+    """Windows has none of them."""
+    block(fresh, module)
+    fresh.setattr(sys, "argv", ["program.py"])
+    for name in installed.NAMES:
+        importlib.import_module(f"recipes.{name}")
+    for path in (ROOT / "recipes").rglob("*.py"):
+        if "pages" not in path.parts:  # which need gradio
+            importlib.import_module(".".join(path.relative_to(ROOT).with_suffix("").parts))
+
+
 def test_other_errors_keep_their_traceback(fresh, capsys):
     fresh.setattr(sys, "argv", ["-m"])
     importlib.import_module("recipes")

@@ -209,6 +209,21 @@ def test_what_is_no_picture_is_refused_in_a_sentence(tmp_path, content):
         pictures.opened(None)
 
 
+def test_only_files_that_were_uploaded_are_opened(tmp_path):
+    folder = tmp_path / "uploads"
+    folder.mkdir()
+    PIL.Image.new("RGB", (30, 20)).save(folder / "a.png")
+    PIL.Image.new("RGB", (30, 20)).save(tmp_path / "secret.png")
+    (folder / "link.png").symlink_to(tmp_path / "secret.png")
+    assert pictures.uploaded({"path": str(folder / "a.png")}, folder).size == (30, 20)
+    for name in ("../secret.png", tmp_path / "secret.png", "link.png"):
+        with pytest.raises(ValueError, match="^Upload the picture"):
+            pictures.uploaded({"path": str(folder / name)}, folder)
+    for nothing in (None, {}, {"path": None}):
+        with pytest.raises(ValueError, match="^Choose a picture first.$"):
+            pictures.uploaded(nothing, folder)
+
+
 def test_a_text_is_filled_in_where_it_is_masked():
     def fill(text):
         return {

@@ -8,6 +8,7 @@ import json
 import pytest
 
 from keras_transformers import pretrained, text
+from keras_transformers.text import host
 from tests.pretrained.folders import bert, gpt2, marian
 from tests.test_imports import run_without
 from tests.text import scripts
@@ -113,3 +114,22 @@ def test_sentence_pieces_are_cut_the_same_both_ways(size, options, monkeypatch):
     assert pieces.tokenize(texts).to_list() == by_ops.to_list()
     assert pieces.detokenize(by_ops).numpy().tolist() == strings
     assert pieces.pieces(by_ops[0]) and pieces.tokenize("a").shape.rank == 1
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        ("raise ImportError('undefined symbol: icudt77_dat')", "undefined symbol: icudt77_dat"),
+        ("import no_such_module_of_it", "No module named 'no_such_module_of_it'"),
+    ],
+)
+def test_why_an_installed_package_fails_is_said(content, reason, tmp_path, monkeypatch):
+    (tmp_path / "broken_package.py").write_text(content)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.warns(UserWarning, match=f"broken_package is installed but .*: {reason}$"):
+        assert not host.has_package("broken_package")
+
+
+def test_a_package_that_is_not_installed_is_no_reason_for_a_warning(recwarn):
+    assert not host.has_package("no_such_package")
+    assert not recwarn.list
