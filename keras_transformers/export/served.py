@@ -16,6 +16,7 @@ from keras_transformers.export.rounds import CompiledRounds, PortableRounds, Rou
 from keras_transformers.export.warm_up import warm_up_records, write_warm_up
 from keras_transformers.generation.request import vocabularies_of
 from keras_transformers.predictors import KINDS
+from keras_transformers.predictors.base import check_process
 
 # What a SavedModel consists of; without the first it is none.
 PARTS = ("saved_model.pb", "fingerprint.pb", "variables", "assets", "assets.extra")
@@ -98,6 +99,7 @@ class Served(tf.Module):
         return self._portable(*self._checked(requests))
 
     def _checked(self, requests: tuple[Any, ...]) -> tuple[Any, ...]:
+        check_process(type(self).__name__)
         for request, declared in zip(requests, self._requests, strict=True):
             shape = tf.TensorShape(request.shape if tf.is_tensor(request) else np.shape(request))
             if not shape.is_compatible_with(declared.shape):
