@@ -42,13 +42,13 @@ def ending_in_a_sentence(program, *kinds):
     except (ValueError, FileNotFoundError, *kinds) as error:
         raise SystemExit(f"{name}: {error}") from None
     except OSError as error:
-        raise SystemExit(f"{name}: {_of_system(error)}") from None
+        raise SystemExit(f"{name}: {_system_message(error)}") from None
     except KeyboardInterrupt:
         print(f"\n{name}: stopped", file=sys.stderr, flush=True)
         raise SystemExit(INTERRUPTED) from None
 
 
-def _of_system(error):
+def _system_message(error):
     """What the system says of a file, with its name; of other errors, what they say."""
     if error.strerror is None:
         return str(error)

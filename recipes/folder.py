@@ -158,16 +158,23 @@ class RunFolder:
                 f"Now: {now}"
             )
 
-    def begin(self):
+    def begin(self, model=None):
         """The run is allowed to begin: from now on the folder is its own.
 
-        Removes what an earlier run left, with `overwrite`, and writes what has waited.
+        Removes what an earlier run left, with `overwrite`, and writes what has waited. Further
+        calls do nothing.
+
+        Args:
+            model: The first one that is trained, for which the disk must have room.
 
         Raises:
-            ValueError: If a resumed run would write another file than the one that is there.
+            ValueError: If a resumed run would write another file than the one that is there, or the
+                disk is too full.
         """
         if self._begun:
             return
+        if model is not None:
+            self.check_room(model)
         for name, (write, compared) in list(self._waiting.items()):
             if compared and self._resume and (self / name).exists():
                 self._check_same(name, write)
@@ -215,8 +222,8 @@ class RunFolder:
         # with its moments, and the weights in a SavedModel and a published folder.
         needed = 4 * (4 * (values + 2 * trained) + 2 * values)
         parents = [self.path, *self.path.absolute().parents]
-        there = next(path for path in parents if path.exists())
-        free = shutil.disk_usage(there).free
+        existing = next(path for path in parents if path.exists())
+        free = shutil.disk_usage(existing).free
         if free < needed:
             raise ValueError(
                 f"--output: the run needs about {needed / 1e6:,.0f} MB for checkpoints and "

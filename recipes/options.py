@@ -57,7 +57,7 @@ LORA_RATE = 10
 TERMINATED = 128 + signal.SIGTERM  # the status of a run that SIGTERM has ended
 OF_THIS_PROCESS = ("output", "resume", "overwrite", "config", "devices", "hosts")
 OF_THIS_PROCESS += ("checkpoint_minutes", "checkpoint_steps", "compile_cache")
-OF_THE_SCHEDULE = ("minutes", "epochs")  # may change in a resumed run, whose weights then differ
+SCHEDULE_OPTIONS = ("minutes", "epochs")  # may change in a resumed run, whose weights then differ
 
 
 def numbers(config):
@@ -68,10 +68,9 @@ def numbers(config):
 
 def identity(config):
     """What must not change when a run is resumed: its numbers, and the files that it reads."""
-    of = numbers(config)
-    lasting = {name: of[name] for name in of if name not in OF_THIS_PROCESS}
-    options = {name: x for name, x in lasting.items() if name not in OF_THE_SCHEDULE}
-    return {"options": options, "data": fingerprints(lasting)}
+    of_run = {name: x for name, x in numbers(config).items() if name not in OF_THIS_PROCESS}
+    options = {name: x for name, x in of_run.items() if name not in SCHEDULE_OPTIONS}
+    return {"options": options, "data": fingerprints(of_run)}
 
 
 def changed(config, /, **given):
@@ -128,12 +127,12 @@ def main(run, kind, description):
         config = _checked(config, base)
         if config.run.compile_cache:
             compile_cache()
-        with on_devices(config.run.devices, config.run.hosts), _told_how_to_resume(called, config):
+        with on_devices(config.run.devices, config.run.hosts), _with_resume_advice(called, config):
             run(config)
 
 
 @contextlib.contextmanager
-def _told_how_to_resume(called, config):
+def _with_resume_advice(called, config):
     """A scope in which a run that is stopped says with which command it goes on."""
     try:
         yield
@@ -210,7 +209,7 @@ def _checked(config, base):
         for name, now in numbers(config).items():
             then = numbers(base)[name]
             option = f"--{name.replace('_', '-')}"
-            if name in OF_THE_SCHEDULE and now != then:
+            if name in SCHEDULE_OPTIONS and now != then:
                 print(
                     f"{option} was {then} when the run began and is {now}: the learning rates "
                     "change, and with them the weights.",

@@ -22,16 +22,15 @@ def stream(config, shards, encode, arrange, seed=None, **options):
 
 
 def looked_at(config, folder, make, name="stream"):
-    """The batches of the first epoch, a list, and how many an epoch has; the run begins.
+    """The batches of the first epoch, a list, and how many an epoch has.
 
     Of a `ShardStream` it is the first few, and what the configuration says.
 
     Args:
-        config, folder: Of the run. The folder has the journal of a stream.
+        config, folder: Of a run that has begun. The folder has the journal of a stream.
         make: Function from the number of an epoch to its batches, or a `ShardStream`.
         name: Of the journal, where one run has several.
     """
-    folder.begin()
     if isinstance(make, ShardStream):
         make.keep_journal(folder / f"{name}.jsonl")
         steps = config.training.steps_per_epoch

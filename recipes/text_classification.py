@@ -189,6 +189,7 @@ def train(config, folder, data, ids, tokenizer, start, seed):
     if data.shards is not None:
         make = bucketed.streamed(data.shards, tokenizer, seed)
     valid = training.counted(bucketed.of(ids["valid"], data.valid.labels))
+    folder.begin(model)
     steps = streaming.looked_at(config, folder, make, f"stream-{name}")[1]
     by_blocks = by_depth.callbacks(config, steps)
     shown = {"validation_data": valid, "name": name}

@@ -134,8 +134,7 @@ def fit(config, folder, model, make, steps, callbacks=(), *, epochs=None, name=N
     """
     run, of = config.run, config.training
     epochs = epochs or of.epochs
-    folder.check_room(model)
-    folder.begin()
+    folder.begin(model)
     schedule = BudgetedDecay(
         of.learning_rate,
         of.warmup_steps,
@@ -208,7 +207,7 @@ def fit_texts(config, folder, model, batches, valid, sequences, best, callbacks=
     """
     from keras_transformers.text import real_token_share  # recipes for images do without
 
-    folder.check_room(model)
+    folder.begin(model)
     epoch, steps = streaming.looked_at(config, folder, batches)
     padding = getattr(model, "padding_id", 0)
     share = real_token_share(epoch, sequences, padding)

@@ -35,6 +35,7 @@ from keras_transformers.export.programs import Program
 
 Format: TypeAlias = Literal["saved_model", "litert", "onnx"]
 FORMATS: dict[str, Any] = {"saved_model": None, "litert": litert, "onnx": onnx}
+PROGRAM = "saved_model.pb"  # without this file a folder is no SavedModel
 LARGEST = (1 << 31) - (1 << 24)  # bytes of weights; neither kind of file can have 2 GiB
 TOLERANCE, OF_FEWER_BITS = 1e-4, 5e-2  # a rounding more is a step of int8
 
@@ -64,6 +65,20 @@ def check_format(
                 f"keras_transformers[{format}]."
             )
     return format
+
+
+def refuse_other_exports(exporter: str, path: pathlib.Path, format: str) -> None:
+    """ValueError if a folder holds a SavedModel and another is to be written, or the reverse.
+
+    `load` takes the SavedModel of a folder, so that it would answer with the older of the two.
+    """
+    others = [litert.FILE, onnx.FILE] if format == "saved_model" else [PROGRAM]
+    for name in others:
+        if (path / name).exists():
+            raise ValueError(
+                f"{exporter}: {path} holds {name}, an export of another format. Write "
+                f'`format`="{format}" to a folder of its own.'
+            )
 
 
 def write(

@@ -12,15 +12,15 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformers.annotations import StrPath, Tokenizer, Values
+from keras_transformers.export.formats import PROGRAM, refuse_other_exports
 from keras_transformers.export.rounds import CompiledRounds, PortableRounds, Rounds, is_seeded
 from keras_transformers.export.warm_up import warm_up_records, write_warm_up
 from keras_transformers.generation.request import vocabularies_of
 from keras_transformers.predictors import KINDS
 from keras_transformers.predictors.base import check_process
 
-# What a SavedModel consists of; without the first it is none.
-PARTS = ("saved_model.pb", "fingerprint.pb", "variables", "assets", "assets.extra")
-EXPORTS = ("model.onnx", "model.tflite")  # of other formats
+# What a SavedModel consists of.
+PARTS = (PROGRAM, "fingerprint.pb", "variables", "assets", "assets.extra")
 LENGTHS = (32, 64, 128, 256, 512)  # of texts, in ids, where nothing else is said
 
 
@@ -209,20 +209,6 @@ class Served(tf.Module):
         )
         if records:
             write_warm_up(path, records)
-
-
-def refuse_other_exports(exporter: str, path: pathlib.Path, format: str) -> None:
-    """ValueError if a folder holds a SavedModel and another is to be written, or the reverse.
-
-    `load` takes the SavedModel of a folder, so that it would answer with the older of the two.
-    """
-    marks = EXPORTS if format == "saved_model" else PARTS[:1]
-    for name in marks:
-        if (path / name).exists():
-            raise ValueError(
-                f"{exporter}: {path} holds {name}, an export of another format. Write "
-                f'`format`="{format}" to a folder of its own.'
-            )
 
 
 def _remove(path: pathlib.Path) -> None:

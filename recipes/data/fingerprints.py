@@ -3,12 +3,10 @@
 import glob
 import hashlib
 import pathlib
-import re
 
 WHOLE = 2**28  # bytes of a file or folder that are hashed in full
 ENDS = 2**16  # of larger ones, the bytes at the beginning and at the end of each file
 MOST_OPENED = 100_000  # of folders with more files, only names and sizes are hashed
-DIRECTION = re.compile(r"[a-z]{2,3}(?:_\w+)?-[a-z]{2,3}(?:_\w+)?=", re.IGNORECASE)
 
 
 def fingerprints(options):
@@ -25,14 +23,18 @@ def fingerprints(options):
     found = {}
     for name, value in options.items():
         for text in value if isinstance(value, tuple | list) else (value,):
-            if isinstance(text, str) and (paths := _paths(text)):
-                found[f"{name} {text}"] = _fingerprint(paths)
+            if not isinstance(text, str):
+                continue
+            files = _files(text) or _files(text.partition("=")[2])  # behind a direction
+            if files:
+                found[f"{name} {text}"] = _fingerprint(files)
     return found
 
 
-def _paths(text):
-    """The files that a value names, with the names to hash; an empty list if it names none."""
-    text = DIRECTION.sub("", text, count=1)
+def _files(text):
+    """Pairs of the name to hash and the path of the files that a text names, a list."""
+    if not text:
+        return []
     try:
         path = pathlib.Path(text)
         if path.is_file():
@@ -45,21 +47,17 @@ def _paths(text):
         return []
     if not glob.has_magic(text):
         return []
-    return [(each, pathlib.Path(each)) for each in sorted(glob.glob(text)) if _is_file(each)]
+    paths = map(pathlib.Path, sorted(glob.glob(text)))
+    return [(str(path), path) for path in paths if path.is_file()]
 
 
-def _is_file(text):
-    return pathlib.Path(text).is_file()
-
-
-def _fingerprint(named):
-    digest, total = hashlib.sha256(), 0
-    sizes = [path.stat().st_size for _, path in named]
+def _fingerprint(files):
+    digest = hashlib.sha256()
+    sizes = [path.stat().st_size for _, path in files]
     whole = sum(sizes) <= WHOLE
-    for (name, path), size in zip(named, sizes, strict=True):
+    for (name, path), size in zip(files, sizes, strict=True):
         digest.update(f"{name}\0{size}\0".encode("utf-8", "surrogateescape"))
-        total += size
-        if not whole and len(named) > MOST_OPENED:
+        if not whole and len(files) > MOST_OPENED:
             continue
         with open(path, "rb") as file:
             if whole:
@@ -68,4 +66,4 @@ def _fingerprint(named):
                 digest.update(file.read(ENDS))
                 file.seek(max(size - ENDS, 0))
                 digest.update(file.read(ENDS))
-    return {"bytes": total, "files": len(named), "sha256": digest.hexdigest()}
+    return {"bytes": sum(sizes), "files": len(files), "sha256": digest.hexdigest()}

@@ -152,7 +152,7 @@ def test_files_are_known_again_by_their_content(tmp_path):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(name)
     named = {
-        "train": ("en-de=" + str(tmp_path / "a.tsv"), str(tmp_path / "*.tsv")),
+        "train": ("english-german=" + str(tmp_path / "a.tsv"), str(tmp_path / "*.tsv")),
         "dataset": str(tmp_path / "images"),
         "vocab_size": 3,
         "size": "mini",
