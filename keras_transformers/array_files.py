@@ -1,13 +1,15 @@
 """Images that TensorFlow's graph does not read: arrays, Pillow's images, and WebP animations.
 
 Files of arrays are NumPy's `.npy`, and TIFF. They may have any number of channels, as satellites'
-have.
+have. Archives of arrays, `.npz`, are read here, too.
 """
 
 import io
 import pathlib
 import struct
 import tokenize
+import zipfile
+import zlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -27,6 +29,10 @@ ANIMATED = "animated WebP files"  # in counts and messages
 # NumPy parses the header as Python, and reserves memory for the shape that it states.
 _BROKEN_ARRAY = (ValueError, OSError, EOFError, TypeError, tokenize.TokenError, SyntaxError)
 _BROKEN_ARRAY += (MemoryError, RecursionError, OverflowError)
+_BROKEN_ARCHIVE = (*_BROKEN_ARRAY, zipfile.BadZipFile, zlib.error, KeyError, NotImplementedError)
+_BROKEN_ARCHIVE += (RuntimeError,)  # of an encrypted member
+MOST_MEMBERS = 10_000  # of an archive of arrays
+UNPACKED, TIMES_UNPACKED = 1 << 30, 100  # bytes of an archive: both together, see `read_arrays`
 # Pillow's errors about damaged files; how it reads a tag follows from what the file says of it.
 _BROKEN_TIFF = (OSError, SyntaxError, TypeError, KeyError, IndexError, AttributeError, struct.error)
 _BROKEN_TIFF += (EOFError, OverflowError, ZeroDivisionError, MemoryError)
@@ -171,6 +177,47 @@ def read_array(file: StrPath | bytes) -> Array:
     if reason := channels_first(array.shape):
         raise ValueError(f"must be (height, width, channels). {reason}")
     return as_bytes(array)
+
+
+def read_arrays(path: StrPath) -> dict[str, Array]:
+    """The arrays of an `.npz` file by their names.
+
+    Args:
+        path: The file, which need not be trusted.
+
+    Raises:
+        FileNotFoundError: If there is no such file.
+        ValueError: If it is no such archive, holds Python's objects, has more than 10,000 members,
+            or more than 100 times its size and 1 GiB when it is unpacked.
+
+    Example:
+    >>> import pathlib, tempfile, numpy as np
+    >>> from keras_transformers.array_files import read_arrays
+    >>> path = pathlib.Path(tempfile.mkdtemp(), "a.npz")
+    >>> np.savez_compressed(path, x=np.ones((2, 3)))
+    >>> read_arrays(path)["x"].shape
+    (2, 3)
+    """
+    path = pathlib.Path(path)
+    most = UNPACKED + TIMES_UNPACKED * path.stat().st_size
+    try:
+        with zipfile.ZipFile(path) as archive:
+            members = archive.infolist()
+        unpacked = sum(member.file_size for member in members)
+        if len(members) > MOST_MEMBERS or unpacked > most:
+            raise ValueError(
+                f"must have at most {MOST_MEMBERS:,} arrays and {most:,} B when it is unpacked. "
+                f"Received: {len(members):,} arrays and {unpacked:,} B"
+            )
+        with np.load(path, allow_pickle=False) as arrays:
+            found = dict(arrays)
+    except _BROKEN_ARCHIVE as error:
+        reason = str(error).splitlines()[:1] or [type(error).__name__]
+        raise ValueError(f"{path} is no .npz file of plain arrays: {reason[0]}") from None
+    wrong = [name for name, array in found.items() if not isinstance(array, np.ndarray)]
+    if wrong:
+        raise ValueError(f"{path} is no .npz file of plain arrays: {wrong[0]} is no array")
+    return found
 
 
 def as_bytes(pixels: Array) -> Array:

@@ -1,10 +1,10 @@
 """How every command line ends where its input is bad; quick to import, as it stands outside."""
 
 import contextlib
+import os
 import pathlib
+import signal
 import sys
-
-from keras_transformers.extras import advice
 
 INTERRUPTED = 130  # the status by which shells know a program that Ctrl-C has ended
 COMMAND = "keras-transformers"  # of an installed package, before the name of a recipe
@@ -56,8 +56,41 @@ def _system_message(error):
     return f"{' and '.join(names)}: {error.strerror}" if names else error.strerror
 
 
+def end_at_interrupt():
+    """From now on, Ctrl-C ends the process at once, with a word and without a traceback.
+
+    It is for the start, which leaves nothing unfinished behind. Imports and tracing take long, and
+    an exception that is raised within them can be lost.
+    """
+    terminal = os.dup(2)  # which TensorFlow's import is kept from writing to
+
+    def end(kind, frame):
+        os.write(terminal, b"\nStopped.\n")
+        os._exit(INTERRUPTED)
+
+    signal.signal(signal.SIGINT, end)
+
+
+def raise_at_interrupt():
+    """From now on, Ctrl-C raises a KeyboardInterrupt, and the next one ends the process at once.
+
+    Does nothing unless `end_at_interrupt` was called.
+    """
+    end = signal.getsignal(signal.SIGINT)
+    if getattr(end, "__module__", None) != __name__:
+        return
+
+    def interrupt(kind, frame):
+        signal.signal(signal.SIGINT, end)
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGINT, interrupt)
+
+
 def _of_extras(error):
     """What to install; None of an error that is a fault of the code."""
+    from keras_transformers.extras import advice  # which imports TensorFlow
+
     return advice(error) or (str(error) if error.name is None else None)
 
 
@@ -71,9 +104,7 @@ def name_missing_extras():
 
     def hook(kind, error, traceback):
         said = _of_extras(error) if isinstance(error, ImportError) else None
-        if issubclass(kind, KeyboardInterrupt):
-            print("\nStopped.", file=sys.stderr)
-        elif said is None:
+        if said is None:
             otherwise(kind, error, traceback)
         else:
             print(f"{program().removeprefix('python -m ')}: {said}", file=sys.stderr)

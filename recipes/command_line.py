@@ -4,7 +4,7 @@ import tyro
 
 import keras_transformers
 
-from .bad_input import ending_in_a_sentence, program
+from .bad_input import ending_in_a_sentence, program, raise_at_interrupt
 
 
 def command(name, kind, said, run, *errors, compiles=False):
@@ -23,4 +23,5 @@ def command(name, kind, said, run, *errors, compiles=False):
     with ending_in_a_sentence(called, *errors):
         if compiles:
             keras_transformers.compile_cache()
+        raise_at_interrupt()
         run(config)

@@ -28,6 +28,7 @@ from keras_transformers.visualization import training_curves
 
 from . import by_depth, streaming
 from .adapters import adapt, merge_adapter
+from .bad_input import raise_at_interrupt
 from .folder import Clock, RunFolder
 from .options import identity, numbers
 from .progress import Progress, announce
@@ -159,6 +160,7 @@ def fit(config, folder, model, make, steps, callbacks=(), *, epochs=None, name=N
     except Exception:
         print()  # or what is said of it would stand behind the progress bar
         raise
+    raise_at_interrupt()  # `ExactResume` has seen to it until now
     streaming.report(make)
     if not np.isfinite(history.get("loss", [0.0])[-1]):
         raise ValueError(

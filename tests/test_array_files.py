@@ -1,12 +1,13 @@
 """Claims about files of pixels that only Python reads."""
 
 import io
+import zipfile
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from keras_transformers.array_files import is_array, read_array
+from keras_transformers.array_files import MOST_MEMBERS, is_array, read_array, read_arrays
 
 RNG = np.random.default_rng(0)
 BANDS = RNG.integers(0, 256, (6, 5, 13), dtype="uint8")
@@ -88,3 +89,59 @@ def test_tiff_is_read_as_pillow_reads_it(mode, compression):
 def test_what_cannot_be_read_is_said_in_a_sentence(file, reason):
     with pytest.raises(ValueError, match=reason):
         read_array(file)
+
+
+def test_an_archive_gives_its_arrays(tmp_path):
+    for write in (np.savez, np.savez_compressed):
+        write(tmp_path / "a.npz", x=BANDS, y=np.arange(3))
+        found = read_arrays(tmp_path / "a.npz")
+        assert set(found) == {"x", "y"}
+        np.testing.assert_array_equal(found["x"], BANDS)
+
+
+def members(path, **contents):
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as packed:
+        for name, content in contents.items():
+            packed.writestr(f"{name}.npy", content)
+
+
+def archive_of_members(path):
+    members(path, **{f"a{i}": b"" for i in range(MOST_MEMBERS + 1)})
+
+
+def archive_of_zeros(path):
+    header = npy_of_header(b"{'descr': '|u1', 'fortran_order': False, 'shape': (1300000000,), }")
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as packed:
+        with packed.open("x.npy", "w", force_zip64=True) as member:
+            member.write(header)
+            for _ in range(1300):
+                member.write(bytes(10**6))
+
+
+BAD_ARCHIVES = {
+    "no archive": lambda path: path.write_bytes(b"PK\3\4" + b"x" * 50),
+    "an array": lambda path: path.write_bytes(npy(BANDS)),
+    "a cut archive": lambda path: path.write_bytes(archive()[:-30]),
+    "a changed byte": lambda path: path.write_bytes(archive().replace(b"NUMPY", b"NUMPX")),
+    "a member that is no array": lambda path: members(path, x=b"text"),
+    "a shape that is not there": lambda path: members(
+        path, x=npy_of_header(b"{'descr': '<f8', 'fortran_order': False, 'shape': (10**15,), }")
+    ),
+    "objects": lambda path: np.savez(path, x=np.array([{}])),
+    "too many members": archive_of_members,
+}
+
+
+@pytest.mark.parametrize("kind", BAD_ARCHIVES)
+def test_a_bad_archive_is_refused_in_a_sentence(kind, tmp_path):
+    BAD_ARCHIVES[kind](tmp_path / "a.npz")
+    with pytest.raises(ValueError, match="a.npz is no .npz file of plain arrays: .") as refusal:
+        read_arrays(tmp_path / "a.npz")
+    assert len(str(refusal.value).splitlines()) == 1
+
+
+@pytest.mark.slow
+def test_an_archive_that_is_far_larger_when_it_is_unpacked_is_refused(tmp_path):
+    archive_of_zeros(tmp_path / "a.npz")
+    with pytest.raises(ValueError, match="must have at most .* B when it is unpacked"):
+        read_arrays(tmp_path / "a.npz")

@@ -14,7 +14,7 @@ from keras_transformers import tables
 from keras_transformers.fitting.targets import targets_of
 from keras_transformers.label_lists import numbered
 from keras_transformers.shards import Shards
-from keras_transformers.tables import LABELS, Column, read_table
+from keras_transformers.tables import LABELS, PAIRS, Column, read_table, table_rows
 from keras_transformers.text import read_labelled, read_pairs, read_tagged, read_texts
 from keras_transformers.vision import read_images
 from recipes.data.documents import load_labelled
@@ -214,6 +214,21 @@ def test_parquet_is_read_as_other_tables(tmp_path):
     (tmp_path / "b.parquet").write_bytes(b"PAR1")
     with pytest.raises(ValueError, match="not a whole Parquet file"):
         read_labelled(tmp_path / "b.parquet")
+
+
+@pytest.mark.parametrize("kind", ["new_file", "new_stream"])
+def test_arrow_is_read_as_a_file_and_as_a_stream(kind, tmp_path):
+    pyarrow = pytest.importorskip("pyarrow")
+    table = pyarrow.table({"source": ["a", "b", "c"], "target": ["x", "y", "z"]})
+    path = tmp_path / "a.arrow"
+    with getattr(pyarrow.ipc, kind)(path, table.schema) as writer:
+        writer.write_table(table, max_chunksize=2)
+    rows, _ = read_table(path, PAIRS, "pairs")
+    assert rows == [(1, ["a", "x"]), (2, ["b", "y"]), (3, ["c", "z"])]
+    assert list(table_rows(path, PAIRS, "pairs", after=1)) == rows[1:]
+    path.write_bytes(path.read_bytes()[:100])
+    with pytest.raises(ValueError, match="not a whole Arrow file"):
+        read_table(path, PAIRS, "pairs")
 
 
 def test_a_row_may_have_several_lines_between_quotes(tmp_path):

@@ -7,6 +7,7 @@ from typing import NamedTuple, Self
 import numpy as np
 
 from keras_transformers.annotations import Array, StrPath, Tensor
+from keras_transformers.array_files import read_arrays
 from keras_transformers.generation.lexical import learn_lexicon
 from keras_transformers.generation.request import BLOCK, SMALLEST
 
@@ -142,9 +143,9 @@ class Shortlist:
         """
         names = [field.name for field in dataclasses.fields(cls)]
         try:
-            with np.load(path, allow_pickle=False) as file:
-                likeliest, splits, frequent, vocab_size = (file[name] for name in names)
-        except (KeyError, ValueError, TypeError, EOFError, AttributeError) as error:
+            arrays = read_arrays(path)
+            likeliest, splits, frequent, vocab_size = (arrays[name] for name in names)
+        except (KeyError, ValueError) as error:
             raise ValueError(f"Shortlist.load: {path} is no shortlist: {error}") from None
         found = (likeliest, splits, frequent, vocab_size)
         shapes = [(array.dtype.kind, array.ndim) for array in found]

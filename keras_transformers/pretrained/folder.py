@@ -230,7 +230,8 @@ def save(
         The path, a `pathlib.Path`.
 
     Raises:
-        ValueError: If the published code knows no such model; the message names the setting.
+        ValueError: If the published code knows no such model; the message names the setting. If the
+            model is not built.
 
     Example:
     >>> import tempfile
@@ -244,6 +245,11 @@ def save(
         raise ValueError(
             f"save: `model` must have weights in floating-point numbers. Received: '{model.name}', "
             "quantised; `.keras` files keep it as it is"
+        )
+    if not model.built:
+        raise ValueError(
+            f"save: `model` must be built. Received: '{model.name}', which has no weights; call "
+            "it, or `model.build` with the shape of its inputs"
         )
     family, architecture, config, arguments = _described(model, family)
     weights = family.weights

@@ -26,14 +26,20 @@ def of_parquet(path: pathlib.Path, after: int = 0) -> Records:
 
 
 def of_arrow(path: pathlib.Path, after: int = 0) -> Records:
-    """The rows of an Arrow file, as `save_to_disk` of `datasets` writes them."""
+    """The rows of an Arrow file, or of a stream, as `save_to_disk` of `datasets` writes it."""
     with _whole(path, "Arrow") as arrow, arrow.memory_map(str(path)) as file:
-        batches = arrow.ipc.open_stream(file)
-        check_names_differ(str(path), batches.schema.names)
-        for batch in batches:
+        is_file = file.read(len(ARROW_FILE)) == ARROW_FILE
+        file.seek(0)
+        opened = arrow.ipc.open_file(file) if is_file else arrow.ipc.open_stream(file)
+        check_names_differ(str(path), opened.schema.names)
+        for batch in _batches_of_file(opened) if is_file else opened:
             for start in range(min(after, batch.num_rows), batch.num_rows, ROWS):
                 yield from batch.slice(start, ROWS).to_pylist()
             after = max(after - batch.num_rows, 0)
+
+
+def _batches_of_file(opened: Any) -> Iterator[Any]:
+    return (opened.get_batch(number) for number in range(opened.num_record_batches))
 
 
 def of_examples(path: pathlib.Path, after: int = 0) -> Records:
@@ -58,6 +64,7 @@ def of_examples(path: pathlib.Path, after: int = 0) -> Records:
         raise ValueError(f"{path} is not a whole TFRecord file ({reason}).") from None
 
 
+ARROW_FILE = b"ARROW1"  # with which a file of Arrow begins, and a stream does not
 ROWS = 1024  # that are made Python's at a time
 OF_RECORDS = {
     ".parquet": of_parquet,

@@ -237,12 +237,28 @@ class ExactResume(keras.callbacks.Callback):
     def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         self._epoch, self._step, self._pending = epoch, 0, None
 
+    # A signal that comes while a checkpoint is written waits for these; so does one whose exception
+    # was lost, as Python loses those that are raised within `__del__`.
+    def on_test_begin(self, logs: dict[str, Any] | None = None) -> None:
+        self._leave_if_signalled()
+
+    def on_test_end(self, logs: dict[str, Any] | None = None) -> None:
+        self._leave_if_signalled()
+
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        self._leave_if_signalled()
+
     def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
         if self._pending:
             self._write(self._pending)
-        if self._signal:
-            self._leave()
+        self._leave_if_signalled()
         self._restore_step()
+
+    def _leave_if_signalled(self) -> None:
+        if self._signal:
+            if self._pending:
+                self._write(self._pending)
+            self._leave()
 
     def _restore_step(self) -> None:
         """Gives `fit` its own step back."""
@@ -296,9 +312,7 @@ class ExactResume(keras.callbacks.Callback):
         if kind == signal.SIGINT:  # `print` must not be entered twice, as a handler may do
             os.write(2, b"\nStops after this step. Ctrl-C again ends at once.\n")
         if self._step == self._steps and not self._working:  # in validation
-            if self._pending:
-                self._write(self._pending)
-            self._leave()  # else after the next step
+            self._leave_if_signalled()  # else after the next step
 
     def _leave(self) -> NoReturn:
         self._restore_step()

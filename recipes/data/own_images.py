@@ -1,7 +1,6 @@
 """The user's own labelled images: in folders, in tables, or as arrays."""
 
-import numpy as np
-
+from keras_transformers.array_files import read_arrays
 from keras_transformers.splits import PARTS, find_parts, part_of
 from keras_transformers.tables import ENDINGS, ending
 from keras_transformers.vision import ImageCorpus, read_folder, read_listed
@@ -15,12 +14,7 @@ TABLES = "labels.csv, .tsv or .jsonl, or train, valid and test in its place"
 
 def from_npz(path, name, several=False):
     """Dict of part -> corpus, of an `.npz` file; its name stands in those of the corpora."""
-    try:
-        with np.load(path) as arrays:
-            arrays = dict(arrays)
-    except (ValueError, OSError) as error:  # pickled, damaged, or no archive at all
-        raise ValueError(f"{path} is no .npz file of plain arrays: {error}") from None
-    arrays = {key.lower(): array for key, array in arrays.items()}
+    arrays = {key.lower(): array for key, array in read_arrays(path).items()}
     pairs = [key.removeprefix("x_") for key in arrays if key.startswith("x_")]
     parts = find_parts(str(path), [key for key in pairs if f"y_{key}" in arrays], "pair of arrays")
     needed = [f"{axis}_{part}" for part in ("train", "test") if part not in parts for axis in "xy"]

@@ -17,7 +17,7 @@ import tempfile
 from benchmarks.report import table
 from tests.faults.runs import write_data
 
-PARTS = ("kills", "damage", "disk", "numbers", "rows", "workers", "files")
+PARTS = ("kills", "damage", "disk", "numbers", "rows", "workers", "files", "mutations")
 
 
 def main(only, tries, seed, folder):

@@ -52,7 +52,7 @@ def run(folder, data, tries, seed):
     rng = random.Random(seed)
     recipe, of, arguments, _ = kills.KINDS["translation"]
     arguments = [*arguments, *data[of]]
-    expected, steps, epochs = kills.whole(recipe, folder / "whole", arguments)
+    expected, steps, epochs, _ = kills.whole(recipe, folder / "whole", arguments)
     output = folder / "translation"
     begun = Run(recipe, output, *arguments)
     begun.wait_for_step(2, 2)

@@ -44,7 +44,7 @@ def run(folder, data, tries, seed):
     except (OSError, subprocess.CalledProcessError) as error:
         print(f"full disk: not tried, a tmpfs cannot be mounted here ({error})")
         return {}
-    expected, steps, epochs = kills.whole(recipe, folder / "whole", arguments)
+    expected, steps, epochs, _ = kills.whole(recipe, folder / "whole", arguments)
     # Room for a first checkpoint, but not for three, as there are while the third is written.
     one = sum(file.stat().st_size for file in checkpoints(folder / "whole")[-1].iterdir())
     ended, resumed = [], []

@@ -1,6 +1,7 @@
-"""Signals at random batches: the run that goes on must end with the weights of one that was not.
+"""Signals at random seconds: the run that goes on must end with the weights of one that was not.
 
-SIGINT and SIGTERM leave a checkpoint of the step that ran; SIGKILL loses what followed the last.
+A quarter of the signals comes while a run starts, the others while it trains, where SIGINT and
+SIGTERM leave a checkpoint of the step that ran, and SIGKILL loses what followed the last.
 """
 
 import random
@@ -20,20 +21,27 @@ KINDS = {  # title -> recipe, its data, arguments, share of the tries
     "vit": ("vit", "images", IMAGE, 0.8),
     "vit, mixed_float16": ("vit", "images", [*IMAGE, "--precision", "mixed_float16"], 0.2),
     "recurrent_translation": ("recurrent_translation", "texts", TEXT, 0.2),
-    "language_model": ("language_model", None, [*SMOKE, "--dropout", "0.1"], 0.8),
-    "detr": ("detr", None, [*SMOKE, "--steps-per-epoch", "8"], 0.8),
+    "language_model": ("language_model", None, [*SMOKE, "--dropout", "0.1"], 1.0),
+    "detr": ("detr", None, [*SMOKE, "--steps-per-epoch", "8"], 1.0),
 }
 IN_A_ROW = 5  # kills from one beginning to the end
+AT_START = 0.25  # share of the signals
 STATUS = {signal.SIGKILL: -signal.SIGKILL, signal.SIGTERM: 143, signal.SIGINT: 130}
 
 
 def whole(recipe, output, arguments):
-    """Digest of the last checkpoint of a run without a fault, and its epochs' steps and time."""
+    """A run without a fault: the digest of its last checkpoint, steps, epochs, and start.
+
+    The start is the seconds until its first step has run.
+    """
+    began = time.monotonic()
     run = Run(recipe, output, *arguments)
+    run.wait_for_step(1, 1)
+    start = time.monotonic() - began
     run.wait_for_step(1, 2)
     steps = run.steps_per_epoch()
     epochs = int(arguments[arguments.index("--epochs") + 1])
-    return last(run, output, steps * epochs), steps, epochs
+    return last(run, output, steps * epochs), steps, epochs, start
 
 
 def last(run, output, number):
@@ -44,21 +52,30 @@ def last(run, output, number):
     return found
 
 
-def chain(recipe, output, arguments, steps, epochs, kills, rng):
-    """Ends a run and its successors at random steps; the last digest, and where they died."""
+def chain(recipe, output, arguments, steps, epochs, start, kills, rng):
+    """Ends a run and its successors at random.
+
+    Returns:
+        The last digest; epoch, step, signal and newest checkpoint of each; and what the last said.
+    """
     positions = sorted(rng.sample(range(2, steps * epochs), kills))
     died = []
     for position in positions:
+        how, begins = rng.choice(list(STATUS)), rng.random() < AT_START
         run = Run(recipe, output, *arguments, "--resume")
-        run.wait_for_step(1 + position // steps, position % steps)
-        time.sleep(rng.uniform(0, 0.4))  # anywhere in a step, or in the writing of a checkpoint
-        how = rng.choice(list(STATUS))
+        if begins:
+            run.read_for(rng.uniform(0, start))
+        else:
+            run.wait_for_step(1 + position // steps, position % steps)
+            time.sleep(rng.uniform(0, 0.4))  # anywhere in a step, or as a checkpoint is written
         status = run.kill(how)
-        died.append((*run.step(), how.name))
-        if status != STATUS[how] or (how != signal.SIGKILL and "Continue with: " not in run.said):
-            return None, died, run.said
-        if not checkpoints(output):
-            print(f"  {recipe}: killed at {died[-1]} before its first checkpoint", flush=True)
+        kept = [path.name for path in checkpoints(output)]
+        died.append((*run.step(), how.name, int(kept[-1].removeprefix("step-")) if kept else None))
+        # Before its first line runs, or where nothing is to be kept, the system ends the process.
+        allowed = {STATUS[how], -how} if begins else {STATUS[how]}
+        advised = begins or how == signal.SIGKILL or "Continue with: " in run.said
+        if status not in allowed or not advised:
+            return None, [*died, status], run.said
     run = Run(recipe, output, *arguments, "--resume")
     return last(run, output, steps * epochs), died, run.said
 
@@ -70,14 +87,13 @@ def run(folder, data, tries, seed):
         rng = random.Random(f"{seed} {title}")
         arguments = [*arguments, *data.get(of, ())]
         position = folder / title.replace(", ", "-")
-        expected, steps, epochs = whole(recipe, position / "whole", arguments)
+        expected, steps, epochs, start = whole(recipe, position / "whole", arguments)
         left, number, same = max(1, round(tries * share)), 0, 0
         done = left
         while left:
             kills = min(IN_A_ROW, left)
-            ended, died, said = chain(
-                recipe, position / f"killed-{number}", arguments, steps, epochs, kills, rng
-            )
+            output = position / f"killed-{number}"
+            ended, died, said = chain(recipe, output, arguments, steps, epochs, start, kills, rng)
             equal = expected is not None and ended == expected
             print(f"{title}: ended at {died} of {epochs} x {steps}; same: {equal}", flush=True)
             if not equal:

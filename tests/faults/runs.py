@@ -1,5 +1,6 @@
 """Recipes as a user starts them, in processes of their own, and what they leave behind."""
 
+import contextlib
 import hashlib
 import os
 import pathlib
@@ -85,6 +86,16 @@ class Run:
             if self.step() >= (epoch, step):
                 return True
         return False
+
+    def read_for(self, seconds):
+        """Reads for so many seconds, or until the run ends."""
+        ends = time.monotonic() + seconds
+        os.set_blocking(self._process.stdout.fileno(), False)
+        while time.monotonic() < ends and self._process.poll() is None:
+            time.sleep(0.02)
+            with contextlib.suppress(BlockingIOError):
+                self._read()
+        os.set_blocking(self._process.stdout.fileno(), True)
 
     def kill(self, how=signal.SIGKILL):
         """Sends a signal and reads what is left; returns the exit status."""

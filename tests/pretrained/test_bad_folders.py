@@ -248,6 +248,18 @@ def test_what_is_not_used_is_listed_and_tied_tables_must_agree(folder):
         pretrained.load(folder)
 
 
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: LanguageModel.from_variant("tiny", 31, padding_id=-1),
+        lambda: ViT(3, image_size=8, patch_size=4, **SIZES),
+    ],
+)
+def test_a_model_without_weights_is_not_written(make, tmp_path):
+    with pytest.raises(ValueError, match="save: `model` must be built"):
+        pretrained.save(make(), tmp_path)
+
+
 def test_a_model_that_the_published_code_does_not_know_is_not_written(tmp_path):
     sizes = {"hidden_dim": 12, "num_heads": 3, "mlp_dim": 20, "num_layers": 1}
     model = LanguageModel.from_variant("small", 31, **sizes, style="modern")

@@ -1,9 +1,12 @@
 """Claims about runs that are stopped at a terminal: Ctrl-C, and the command that continues."""
 
 import os
+import pathlib
 import shlex
+import signal
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -38,6 +41,20 @@ def read_until(process, text):
 
 def weights(folder):
     return load_model(folder / "model.keras").get_weights()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads which libraries a process has loaded")
+@pytest.mark.parametrize("module", ["recipes.vit", "recipes.predict"])
+def test_ctrl_c_while_a_program_starts_ends_it_with_a_word(module, tmp_path):
+    process = subprocess.Popen(
+        [sys.executable, "-m", module, "--help"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    while "tensorflow" not in pathlib.Path(f"/proc/{process.pid}/maps").read_text():
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    out, said = process.communicate()
+    assert process.returncode == 130 and out == b""
+    assert said.decode().split("\n")[-2:] == ["Stopped.", ""] and b"Traceback" not in said
 
 
 @pytest.mark.slow

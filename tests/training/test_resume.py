@@ -3,6 +3,7 @@
 import errno
 import os
 import signal
+import warnings
 
 import keras
 import numpy as np
@@ -271,6 +272,38 @@ def test_sigterm_in_validation_ends_at_once(tmp_path):
 
     with pytest.raises(SystemExit):
         fit(tmp_path, model=plain_model, extra=[Terminate(-1)], every_steps=100)
+    assert Checkpoints(tmp_path).newest()[0]["made"] == [0, STEPS]
+
+
+def test_a_signal_during_the_last_checkpoint_of_an_epoch_ends_the_run_in_validation(
+    tmp_path, monkeypatch
+):
+    write = Checkpoints.write
+
+    def write_and_signal(self, number, *arguments):
+        write(self, number, *arguments)
+        if number == STEPS:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(Checkpoints, "write", write_and_signal)
+    with pytest.raises(KeyboardInterrupt):
+        fit(tmp_path, model=plain_model, extra=[Kill(STEPS + 1)], every_steps=1)
+    assert Checkpoints(tmp_path).newest()[0]["made"] == [0, STEPS]
+
+
+def test_a_signal_whose_exception_is_lost_ends_the_run_at_the_next_chance(tmp_path):
+    class Lost:
+        def __del__(self):
+            os.kill(os.getpid(), signal.SIGINT)
+
+    class Lose(Kill):
+        def on_test_begin(self, logs=None):
+            with warnings.catch_warnings():  # pytest's, of an exception that could not be raised
+                warnings.simplefilter("ignore")
+                Lost()
+
+    with pytest.raises(KeyboardInterrupt):
+        fit(tmp_path, model=plain_model, extra=[Lose(-1)], every_steps=100)
     assert Checkpoints(tmp_path).newest()[0]["made"] == [0, STEPS]
 
 
