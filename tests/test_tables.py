@@ -226,9 +226,13 @@ def test_arrow_is_read_as_a_file_and_as_a_stream(kind, tmp_path):
     rows, _ = read_table(path, PAIRS, "pairs")
     assert rows == [(1, ["a", "x"]), (2, ["b", "y"]), (3, ["c", "z"])]
     assert list(table_rows(path, PAIRS, "pairs", after=1)) == rows[1:]
-    path.write_bytes(path.read_bytes()[:100])
-    with pytest.raises(ValueError, match="not a whole Arrow file"):
-        read_table(path, PAIRS, "pairs")
+    content = path.read_bytes()
+    offsets, wrong = (np.array(each, "<i4").tobytes() for each in ([0, 1, 2], [0, 9**9, 2]))
+    assert offsets in content
+    for damaged in (content[:100], content.replace(offsets, wrong)):
+        path.write_bytes(damaged)
+        with pytest.raises(ValueError, match="not a whole Arrow file"):
+            read_table(path, PAIRS, "pairs")
 
 
 def test_a_row_may_have_several_lines_between_quotes(tmp_path):

@@ -19,6 +19,7 @@ def of_parquet(path: pathlib.Path, after: int = 0) -> Records:
                 size = file.metadata.row_group(group).num_rows
                 if after < size:
                     for batch in file.iter_batches(ROWS, [group]):
+                        batch.validate(full=True)
                         yield from batch.slice(after).to_pylist()
                         after = max(after - batch.num_rows, 0)
                 else:
@@ -33,6 +34,7 @@ def of_arrow(path: pathlib.Path, after: int = 0) -> Records:
         opened = arrow.ipc.open_file(file) if is_file else arrow.ipc.open_stream(file)
         check_names_differ(str(path), opened.schema.names)
         for batch in _batches_of_file(opened) if is_file else opened:
+            batch.validate(full=True)  # or what a damaged file says of itself would be believed
             for start in range(min(after, batch.num_rows), batch.num_rows, ROWS):
                 yield from batch.slice(start, ROWS).to_pylist()
             after = max(after - batch.num_rows, 0)

@@ -31,6 +31,8 @@ from keras_transformers.text.word_splitting import (
 )
 from keras_transformers.text.wordpiece_training import learn_vocabulary
 
+LONGEST_PIECE = 256  # bytes of UTF-8, as tensorflow-text has them
+
 
 @keras.saving.register_keras_serializable("keras_transformers")
 class WordPieceTokenizer(tf.Module):
@@ -297,4 +299,10 @@ def _check(vocab: Sequence[str]) -> None:
         raise ValueError(
             "WordPieceTokenizer: `vocab` must have no piece twice and no empty one. "
             f"Received: {wrong[:5]}"
+        )
+    longest = max(inside, key=lambda piece: len(piece.encode()))
+    if len(longest.encode()) > LONGEST_PIECE:
+        raise ValueError(
+            f"WordPieceTokenizer: `vocab` must have pieces of at most {LONGEST_PIECE} bytes. "
+            f"Received: {longest[:30]!r}, of {len(longest.encode())}"
         )

@@ -351,12 +351,16 @@ def read_some(kind, folder, seed, start, count):
         copy = _copy(originals, folder / "read", path)
         copy.write_bytes(mutated(copy.read_bytes(), rng))
         name = str(path.relative_to(originals))
-        print(json.dumps({"number": number, "file": name}), file=out, flush=True)
+        opened = {"number": number, "file": name}
+        print(json.dumps(opened), file=out, flush=True)
         pathlib.Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
         before, began = _memory("VmRSS"), time.process_time()
         ended, what = _ended(reader, copy)
         row = {"seconds": time.process_time() - began, "bytes": _memory("VmHWM") - before}
-        print(json.dumps({"ended": ended, "what": what, **row}), file=out, flush=True)
+        row |= {"ended": ended, "what": what}
+        if _is_fault(row):
+            _keep(folder, opened)
+        print(json.dumps(row), file=out, flush=True)
 
 
 def _ended(reader, path):
@@ -418,16 +422,17 @@ def tried(kind, folder, seed, count):
                 if "number" in row:
                     opened = row
                     continue
-                number = opened["number"] + 1
-                slow = row["seconds"] > SECONDS or row["bytes"] > BYTES
+                row, number, opened = {**opened, **row}, opened["number"] + 1, {}
                 counts[row["ended"]] = counts.get(row["ended"], 0) + 1
-                if slow or row["ended"] not in ("answer", "sentence"):
-                    _keep(folder, faults, {**opened, **row})
-                opened = {}
+                if _is_fault(row):
+                    faults.append(row)
+                    print(json.dumps(row)[:500], flush=True)
         process.kill()
         process.wait()
         if opened:  # the process ended, or hung, in this file
-            _keep(folder, faults, {**opened, "ended": f"process: {process.returncode}"})
+            _keep(folder, opened)
+            faults.append({**opened, "ended": f"process: {process.returncode}"})
+            print(faults[-1], flush=True)
             counts["process"] = counts.get("process", 0) + 1
             number = opened["number"] + 1
         elif number == began and number < count:
@@ -435,10 +440,13 @@ def tried(kind, folder, seed, count):
     return counts, faults
 
 
-def _keep(folder, faults, row):
-    """Keeps a file that was a fault."""
-    faults.append(row)
-    print(json.dumps(row)[:700], flush=True)
+def _is_fault(row):
+    slow = row["seconds"] > SECONDS or row["bytes"] > BYTES
+    return slow or row["ended"] not in ("answer", "sentence")
+
+
+def _keep(folder, row):
+    """Keeps the file that was read last."""
     kept = folder / "faults" / f"{row['number']}-{pathlib.Path(row['file']).name}"
     kept.parent.mkdir(exist_ok=True)
     with contextlib.suppress(OSError):

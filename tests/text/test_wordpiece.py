@@ -271,6 +271,7 @@ def test_a_missing_file_and_a_file_of_another_kind_are_refused(tmp_path):
         (SPECIAL[:4], r"Missing: \['\[MASK\]'\]"),
         ([*SPECIAL, "a", "b", "a"], r"no piece twice.*Received: \['a'\]"),
         ([*SPECIAL, ""], r"no empty one. Received: \[''\]"),
+        ([*SPECIAL, "a", "ä" * 129], r"at most 256 bytes\. Received: 'ä{30}', of 258"),
     ],
 )
 def test_what_is_no_vocabulary_is_refused(vocab, message):

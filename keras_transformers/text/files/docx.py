@@ -3,8 +3,10 @@
 import collections
 import dataclasses
 import io
+import lzma
 import re
 import zipfile
+import zlib
 from collections.abc import Sequence
 
 from keras_transformers.text.files.parts import Mark, Parts, Segment
@@ -13,6 +15,9 @@ from keras_transformers.text.files.xml import Piece, XmlFile
 
 LARGEST = 2**28  # bytes of a part, unpacked
 MOST_MEMBERS, LARGEST_WHOLE = 10_000, 1 << 29  # of an archive; bytes of all of them
+# What zipfile raises at a damaged or encrypted archive, or one packed in a way it does not know.
+_BROKEN = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, OSError, EOFError)
+_BROKEN += (NotImplementedError, RuntimeError)
 _PREFIX = re.compile(r"\bxmlns:w\s*=")
 _PARTS = re.compile(r"word/(document|header\d*|footer\d*|footnotes|endnotes)\.xml")
 _BETWEEN_LIKE_RUNS = re.compile(
@@ -47,6 +52,8 @@ class DocxFile(TextFile):
         try:
             with zipfile.ZipFile(io.BytesIO(data)) as archive:
                 self._check_size(archive)
+                if broken := archive.testzip():
+                    raise ValueError(f"{name}: must be a whole DOCX archive: {broken} is damaged.")
                 main = _main_part(archive)
                 for info in archive.infolist():
                     if _PARTS.fullmatch(info.filename) or info.filename == main:
@@ -54,7 +61,7 @@ class DocxFile(TextFile):
                             raise ValueError(f"{name}: {info.filename} is larger than {LARGEST} B.")
                         where = f"{name}, {info.filename}"
                         self._files[info.filename] = _Part(archive.read(info), where)
-        except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError) as error:
+        except _BROKEN as error:
             raise ValueError(f"{name}: must be a DOCX archive: {error}") from None
         if main not in self._files:
             raise ValueError(f"{name}: must be a DOCX archive: it has no {main}.")

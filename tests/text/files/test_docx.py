@@ -92,6 +92,15 @@ def changed(data, change):
     return written.getvalue()
 
 
+@pytest.mark.parametrize("start", [b"PK\x01\x02", b"PK\x03\x04", b"word/media"])
+def test_a_damaged_archive_is_refused_before_it_is_translated(start):
+    data = bytearray(document())
+    position = data.rindex(start) if start != b"word/media" else data.index(start) + 24
+    data[position : position + 4] = b"\xff\xfe\xfd\xfc"
+    with pytest.raises(ValueError, match=r"a\.docx: must be a (whole )?DOCX archive: ."):
+        DocxFile(bytes(data), "a.docx")
+
+
 def test_the_main_part_may_have_another_name():
     def renamed(name, content):
         new = "word/document2.xml"
