@@ -8,6 +8,7 @@ from typing import Any
 from keras_transformers import generation, pretrained, saving
 from keras_transformers.annotations import StrPath
 from keras_transformers.fitting.held import Held
+from keras_transformers.pretrained.files import read_json
 
 ABOUT, MODEL, PIECES = "predictor.json", "model.keras", "tokenizer.model"
 SHORTLIST = "shortlist.npz"
@@ -75,8 +76,8 @@ def read_held(folder: StrPath) -> tuple[str, Held]:
     Example: see `write_held`.
     """
     folder = pathlib.Path(folder)
+    about = read_json(folder, ABOUT)
     try:
-        about = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
         kind, options = str(about["kind"]), {**about["options"]}
         labels, activation = about["labels"], str(about["pooler_activation"])
         if (search := options.get("search")) is not None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import json
 import pathlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -13,6 +12,7 @@ from keras_transformers.annotations import StrPath
 from keras_transformers.loading import saved_model
 from keras_transformers.predictors import Predictor
 from keras_transformers.predictors.base import check_process
+from keras_transformers.pretrained.files import read_json
 
 if TYPE_CHECKING:
     from keras_transformers.generation.search import Search
@@ -185,15 +185,14 @@ def _sentence_pieces(folder: pathlib.Path) -> SentencePieceTokenizer:
 def _word_pieces(folder: pathlib.Path) -> WordPieceTokenizer:
     from keras_transformers.text import WordPieceTokenizer
 
-    lower_case = _json(folder / CONFIG).get("lower_case", True)
+    lower_case = read_json(folder, CONFIG).get("lower_case", True)
     return WordPieceTokenizer.load(folder / "vocab.txt", lower_case)
 
 
 def _preprocessing(folder: pathlib.Path) -> Preprocessing:
     from keras_transformers.vision import Preprocessing
 
-    return Preprocessing(**_json(folder / "preprocessing.json"))
-
-
-def _json(path: pathlib.Path) -> Any:
-    return json.loads(path.read_text(encoding="utf-8-sig"))  # editors may have put a mark there
+    try:
+        return Preprocessing(**read_json(folder, "preprocessing.json"))
+    except TypeError as error:
+        raise ValueError(f"{folder / 'preprocessing.json'} is damaged: {error}") from None

@@ -1,7 +1,6 @@
 """Folders as what learns: published weights, what `save` has written, and the runs of recipes."""
 
 import dataclasses
-import json
 import pathlib
 from collections.abc import Mapping
 from typing import Any
@@ -225,7 +224,7 @@ def fitting_of_run(folder: pathlib.Path, made: Any) -> Fitted:
             f"{folder} is of the kind {made.kind!r}, which does not learn by `fit`; kinds that do: "
             f"{', '.join(FITTINGS)}."
         )
-    numbers = json.loads((folder / CONFIG).read_text(encoding="utf-8-sig"))
+    numbers = read_json(folder, CONFIG)
     options: dict[str, Any] = {}
     if made.kind == "translator":
         if made.target_languages:
@@ -249,9 +248,9 @@ def fitting_of_run(folder: pathlib.Path, made: Any) -> Fitted:
 
 def _options_of_detector(folder: pathlib.Path) -> dict[str, Any]:
     """Returns the threshold of a run's detector, and what its boxes are fractions of."""
-    settings = json.loads((folder / "preprocessing.json").read_text(encoding="utf-8"))
+    settings = read_json(folder, "preprocessing.json")
     options: dict[str, Any] = {"boxes_in": "image" if "fit" in settings else "frame"}  # of 0.2.0
     if (folder / "metrics.json").is_file():
-        metrics = json.loads((folder / "metrics.json").read_text(encoding="utf-8"))
+        metrics = read_json(folder, "metrics.json")
         options["threshold"] = metrics.get("test_threshold", 0.5)
     return options

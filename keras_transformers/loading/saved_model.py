@@ -1,6 +1,5 @@
 """A SavedModel of `keras_transformers.export` as a predictor."""
 
-import json
 import pathlib
 from collections.abc import Callable, Collection
 from typing import Any
@@ -9,6 +8,7 @@ import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
 
 from keras_transformers.predictors import KINDS, Predictor
+from keras_transformers.pretrained.files import read_json
 
 PROGRAM = "saved_model.pb"
 ABOUT = pathlib.Path("assets.extra", "keras_transformers.json")
@@ -104,7 +104,7 @@ def _about(
     """
     if (folder / ABOUT).is_file():
         try:
-            about = json.loads((folder / ABOUT).read_text(encoding="utf-8-sig"))
+            about = read_json(folder, ABOUT)
             kind, labels = about["kind"], about.get("labels")
             languages = tuple(map(str, about.get("target_languages", ())))
             previous = int(about.get("context", 0))

@@ -92,7 +92,7 @@ def _modules(folder: pathlib.Path) -> list[tuple[str, str]]:
     try:
         text = where.read_bytes()[:MOST_JSON].decode("utf-8-sig")
         found = [(entry["type"], entry.get("path", "")) for entry in json.loads(text)]
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise ValueError(f"{where} must be a list of modules, with `type` and `path`.") from None
     for kind, path in found:
         parts = pathlib.PurePosixPath(str(path)).parts

@@ -144,7 +144,7 @@ class BytePairTokenizer(tf.Module):
             text = read_bytes(vocab, "a vocabulary").decode("utf-8-sig")
             pieces = json.loads(text)
             text = read_bytes(merges, "a list of merges").decode("utf-8-sig")
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise ValueError(f"BytePairTokenizer.load: {vocab}, {merges}: {error}") from None
         lines = (line for line in text.splitlines() if line and not _is_version(line))
         pairs: list[Any] = [tuple(line.split(" ")) for line in lines]

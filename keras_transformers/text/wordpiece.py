@@ -31,8 +31,6 @@ from keras_transformers.text.word_splitting import (
 )
 from keras_transformers.text.wordpiece_training import learn_vocabulary
 
-LONGEST_PIECE = 256  # bytes of UTF-8, as tensorflow-text has them
-
 
 @keras.saving.register_keras_serializable("keras_transformers")
 class WordPieceTokenizer(tf.Module):
@@ -103,7 +101,11 @@ class WordPieceTokenizer(tf.Module):
 
             # With words split already, and no joining of ids; lengths in bytes of UTF-8.
             of = ([MARKS.get(piece, piece) for piece in vocab], 4 * max_word_length)
-            model = tf_text.build_fast_wordpiece_model(*of, "##", MARKS["[UNK]"], True, False)
+            try:
+                model = tf_text.build_fast_wordpiece_model(*of, "##", MARKS["[UNK]"], True, False)
+            except RuntimeError as error:  # of a piece that is too long, or nothing but "##"
+                reason = str(error)[:200]
+                raise ValueError(f"WordPieceTokenizer: `vocab` has a bad piece: {reason}") from None
             self._model = np.frombuffer(model, np.uint8)
 
     @classmethod
@@ -299,10 +301,4 @@ def _check(vocab: Sequence[str]) -> None:
         raise ValueError(
             "WordPieceTokenizer: `vocab` must have no piece twice and no empty one. "
             f"Received: {wrong[:5]}"
-        )
-    longest = max(inside, key=lambda piece: len(piece.encode()))
-    if len(longest.encode()) > LONGEST_PIECE:
-        raise ValueError(
-            f"WordPieceTokenizer: `vocab` must have pieces of at most {LONGEST_PIECE} bytes. "
-            f"Received: {longest[:30]!r}, of {len(longest.encode())}"
         )

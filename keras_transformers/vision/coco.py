@@ -106,7 +106,7 @@ def read_coco(
 def _content(path: pathlib.Path) -> dict[str, Any]:
     try:
         content = json.loads(path.read_text(encoding="utf-8-sig"))
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{path} is no JSON: {error}") from None
     needed = {"images": ("id", "file_name"), "categories": ("id", "name"), "annotations": ()}
     for name, keys in needed.items():
