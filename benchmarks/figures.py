@@ -26,6 +26,15 @@ row's key, at the table's path:
 
     <!--/table-->
 
+README.md has no marker of a single figure, so that its text can be read as it is. A section of a
+page in docs/ is copied into it, without its markers and with links that start from README:
+
+    <!--copy docs/benchmarks/index.md > Speed beside peers-->
+
+    (the text under that heading)
+
+    <!--/copy-->
+
 Markers in code are left alone. One at the start of a line is put at the end of the line before, or
 refused: Markdown would take the whole line for HTML.
 """
@@ -33,6 +42,7 @@ refused: Markdown would take the whole line for HTML.
 import functools
 import json
 import operator
+import os
 import pathlib
 import re
 import statistics
@@ -47,6 +57,9 @@ MARKER = re.compile(r"<!--=(?P<what>(?:(?!-->).)*)-->(?P<value>(?:(?!<!--).)*)<!
 TABLE = re.compile(
     r"<!--table(?P<what>(?:(?!-->).)*)-->\n(?P<value>(?:(?!<!--).)*)<!--/table-->", re.S
 )
+COPY = re.compile(r"<!--copy (?P<what>(?:(?!-->).)*)-->\n(?P<value>.*?)<!--/copy-->", re.S)
+COMMENT = re.compile(r"<!--.*?-->\n*", re.S)
+LINK = re.compile(r"\]\((?!https?:|#)([^)\s]+)\)")
 CELL = re.compile(r"\{(\??)([^{}]*)\}")
 BROKEN = re.compile(r"^(?![|#>])(.*\S)[ \t]*\n[ \t]*(?=<!--=)", re.M)  # before a marker
 BARE = re.compile(r"[ \t]*(?:(?:[-*+>]|\d+[.)])[ \t]+)*")
@@ -162,7 +175,7 @@ class Results:
             if not cell[2]:
                 return name
             try:
-                return self.formatted(cell[2], look_up)
+                return self.formatted(cell[2], look_up).replace("|", "\\|").replace("<", "&lt;")
             except KeyError:
                 if cell[1]:
                     return ""
@@ -183,11 +196,32 @@ def filled(text, results, where="page"):
     def table(match):
         return f"<!--table{match['what']}-->\n\n{results.table(match['what'])}\n\n<!--/table-->"
 
+    def copy(match):
+        return f"<!--copy {match['what']}-->\n\n{_section(match['what'], results)}\n\n<!--/copy-->"
+
     joined = (BROKEN, None, lambda match: f"{match[1]} ")
-    for step in (joined, (TABLE, "<!--table", table), (MARKER, "<!--=", figure)):
+    steps = (joined, (TABLE, "<!--table", table), (MARKER, "<!--=", figure))
+    for step in (*steps, (COPY, "<!--copy", copy)):
         text, complaints = _replaced(text, *step)
         errors += [f"{where}:{line}: {complaint}" for line, complaint in complaints]
     return text, errors
+
+
+def _section(what, results):
+    """The filled-in text under a heading of a page, for README: `PAGE > HEADING`."""
+    name, _, heading = what.partition(" > ")
+    page = ROOT / name
+    if not page.is_file():
+        raise KeyError(f"there is no page {name}")
+    text, errors = filled(page.read_text(encoding="utf-8"), results, name)
+    if errors:
+        raise KeyError(errors[0])
+    section = re.search(rf"^#+ {re.escape(heading)}\n(.*?)(?=^#+ |\Z)", text, re.M | re.S)
+    if section is None:
+        raise KeyError(f"{name} has no heading {heading!r}")
+    plain = COMMENT.sub("", MARKER.sub(lambda match: match["value"], section[1])).strip()
+    folder = pathlib.PurePosixPath(name).parent
+    return LINK.sub(lambda link: f"]({os.path.normpath(folder / link[1])})", plain)
 
 
 def _replaced(text, pattern, opening, make):

@@ -144,9 +144,7 @@ def publishing(folder, model, tokenizer=None, classes=None, preprocessing=None):
 
 
 def _publish(model, tokenizer, classes, preprocessing, path):
-    path = pretrained.save(model, path, classes)
-    if tokenizer is not None:
-        pretrained.save_tokenizer(tokenizer, path)
+    path = pretrained.save(model, path, classes, tokenizer=tokenizer)
     if preprocessing is not None:
         detection = isinstance(model, SetDetector) and _config(path)["model_type"]
         pretrained.save_preprocessing(preprocessing, path, detection)

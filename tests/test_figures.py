@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from benchmarks import figures
+from benchmarks import figures, samples
 
 ROOT = pathlib.Path(__file__).parent.parent
 # What looks measured and is not, by page ("" is every page): a pattern, and why it is none.
@@ -62,7 +62,7 @@ def unmarked(text, exceptions=()):
     def blank(match):
         return re.sub(r"[^\n]", " ", match[0])
 
-    kept = (figures.CODE, figures.TABLE, figures.MARKER, COMMENT, ADDRESS)
+    kept = (figures.CODE, figures.COPY, figures.TABLE, figures.MARKER, COMMENT, ADDRESS)
     for pattern in (*kept, *exceptions):
         text = re.sub(pattern, blank, text)
     found = []
@@ -109,6 +109,38 @@ def test_changed_results_change_every_figure(tmp_path):
         ):
             combined = re.search(r" of | [*/-] (?!>)", before["what"])
             assert combined or before["value"] != after["value"], f"{name}: {before['what']}"
+
+
+def test_readme_has_whole_sections_and_no_marker_of_a_single_figure(tmp_path):
+    page = written_by_hand()["README.md"]
+    assert not figures.MARKER.search(page) and not figures.TABLE.search(page)
+    sections = [match["value"] for match in figures.COPY.finditer(page)]
+    assert len(sections) > 2
+    assert not any("<!--" in section for section in sections)
+    for file in figures.RESULTS.glob("*.json"):
+        changed = other(json.loads(file.read_text("utf-8")))
+        (tmp_path / file.name).write_text(json.dumps(changed), encoding="utf-8")
+    made, errors = figures.filled(page, figures.Results(tmp_path))
+    assert not errors
+    after = [match["value"] for match in figures.COPY.finditer(made)]
+    assert all(one != two for one, two in zip(sections, after, strict=True))
+
+
+def test_a_copied_section_has_figures_without_markers_and_links_from_the_top(
+    results, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(figures, "ROOT", tmp_path)
+    (tmp_path / "docs").mkdir()
+    text = "# A\n\n## Speed\n\nSee [b](b.md), from <!--= one > date -->?<!--/-->.\n\n## C\n"
+    (tmp_path / "docs" / "a.md").write_text(text, encoding="utf-8")
+    page = "<!--copy docs/a.md > Speed-->\n<!--/copy-->\n"
+    made, errors = figures.filled(page, results)
+    assert not errors
+    assert made.splitlines()[2] == "See [b](docs/b.md), from 2026-11-26."
+    assert figures.filled(made, results) == (made, [])
+    for what, error in (("docs/b.md > Speed", "no page"), ("docs/a.md > D", "no heading 'D'")):
+        _, errors = figures.filled(f"<!--copy {what}-->\n<!--/copy-->\n", results)
+        assert len(errors) == 1 and error in errors[0]
 
 
 def test_one_changed_result_changes_the_page(tmp_path):
@@ -216,6 +248,23 @@ def test_a_marker_at_the_start_of_a_line_is_put_behind_the_line_before(results):
 def test_markers_in_code_are_left_alone(results):
     page = "`<!--= no > a -->1<!--/-->` and\n\n```\nb <!--= no > a -->1<!--/-->\n```\n"
     assert figures.filled(page, results) == (page, [])
+
+
+def test_samples_stand_at_equal_distances_in_the_test_set(tmp_path):
+    metrics = {
+        "test_bleu": 8.0,
+        "test_chrf": 9.0,
+        "seconds_training_and_evaluation": 90,
+        "epochs": 2,
+    }
+    (tmp_path / "metrics.json").write_text(json.dumps(metrics), encoding="utf-8")
+    rows = [f'a{i}\tb{i}\t"c{i}' for i in range(19)]
+    text = "\n".join(["source\treference\ttranslation", *rows])
+    (tmp_path / "translations.tsv").write_text(text, encoding="utf-8")
+    result = samples.samples(tmp_path)
+    assert (result["minutes"], result["sentences"]) == (1.5, 19)
+    assert [row["source"] for row in result["rows"]] == [f"a{i}" for i in range(0, 16, 2)]
+    assert result["rows"][1] == {"source": "a2", "reference": "b2", "translation": '"c2'}
 
 
 @pytest.mark.parametrize("name", sorted(set(written_by_hand()) - {"CHANGELOG.md"}))

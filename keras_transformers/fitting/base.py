@@ -31,7 +31,7 @@ from keras_transformers.training import (
 )
 from keras_transformers.training.adapter_targets import adapted_layers
 from keras_transformers.training.adapters import checked_settings
-from keras_transformers.training.merging import refuse_merged
+from keras_transformers.training.merging import is_merged, refuse_merged
 from keras_transformers.vision.folders import folders_in, parts_of_folder
 
 WEIGHT_DECAY = 0.01  # of matrices and embeddings, as BERT was tuned
@@ -175,18 +175,38 @@ class Fitted:
         return write_held(self.kind, self.held, folder)
 
     def export(self, path: StrPath, **options: Any) -> pathlib.Path:
-        """Writes what answers, see `save` of the exporter; an adapter is merged meanwhile."""
+        """Writes what answers, see `save` of the exporter, with active adapters merged.
+
+        The model itself keeps them apart.
+
+        Warns:
+            UserWarning: If the kernels are quantised, so that the adapter is not merged.
+        """
         model = self.held.model
-        kernels = _adapted_kernels(model)
-        try:
-            merge(model)
-        except ValueError:  # there is none, or its kernels have few bits: it is computed beside
-            return pathlib.Path(self.served().save(path, **options))
+        layers = [layer for layer in adapted_layers(model).values() if layer.adapter.acting]
+        kernels = [layer.kernel_variable() for layer in layers]
+        if any(kernel is None for kernel in kernels):
+            warnings.warn(
+                "export: the adapter is not merged, because its change would be lost in the "
+                "rounding of quantised kernels. It is exported, and computed with every call.",
+                stacklevel=3,
+            )
+        elif kernels and not is_merged(model):
+            return self._export_merged(path, kernels, options)
+        return pathlib.Path(self.served().save(path, **options))
+
+    def _export_merged(
+        self, path: StrPath, kernels: Sequence[Any], options: Mapping[str, Any]
+    ) -> pathlib.Path:
+        """Exports with the adapter in these kernels, which have the same bits afterwards."""
+        model = self.held.model
+        values = [np.array(keras.ops.convert_to_numpy(kernel)) for kernel in kernels]
+        merge(model)
         try:
             return pathlib.Path(self.served().save(path, **options))
         finally:
             unmerge(model)
-            for kernel, value in kernels:  # to the bit
+            for kernel, value in zip(kernels, values, strict=True):
                 kernel.assign(value)
 
 
@@ -219,14 +239,6 @@ class Answering(Fitted):
             "by `compile` and `fit` of its own; `save` and `export` of the predictor then write "
             "what it has learned."
         )
-
-
-def _adapted_kernels(model: Any) -> list[tuple[Any, Array]]:
-    """Kernels that an adapter changes, with their values; of quantised ones none."""
-    found = [layer.kernel_variable() for layer in adapted_layers(model).values()]
-    return [
-        (each, np.array(keras.ops.convert_to_numpy(each))) for each in found if each is not None
-    ]
 
 
 def check_options(model: Any, options: Mapping[str, Any]) -> None:

@@ -169,6 +169,9 @@ class Learning:
     def export(self, folder: StrPath, **options: Any) -> pathlib.Path:
         """Writes what answers, for processes without this library: by default a SavedModel.
 
+        Active adapters are merged into the kernels that are written. Beside quantised kernels they
+        stay apart, and a warning says so.
+
         Args:
             folder: Path of the folder.
             **options: Of `save` of the exporter: `version`, `warmup`, and of most `format`,

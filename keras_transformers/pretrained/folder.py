@@ -29,6 +29,7 @@ from keras_transformers.pretrained.pooling import load_pooling
 from keras_transformers.pretrained.quantisation_schemes import read_scheme
 from keras_transformers.pretrained.sizes import check_sizes
 from keras_transformers.pretrained.weight_mapping import assign
+from keras_transformers.pretrained.written_tokenizers import save_tokenizer
 from keras_transformers.saving.limits import within
 
 Task: TypeAlias = Literal[
@@ -215,8 +216,11 @@ def save(
     folder: StrPath,
     classes: Sequence[str] | None = None,
     family: str | None = None,
+    tokenizer: Any = None,
 ) -> pathlib.Path:
     """Writes a model as a folder that Hugging Face's `transformers` can load.
+
+    Active adapters are merged into what is written; the model itself keeps them apart.
 
     Args:
         model: A `Transformer`, `TextEncoder`, `LanguageModel`, `ViT`, `Swin`, `PVT`, `SegFormer`,
@@ -225,6 +229,9 @@ def save(
         classes: Names of the classes, where there are such; two may have the same, as ImageNet's
             cranes.
         family: `model_type` to write, where several would do; by default the first that does.
+        tokenizer: What `save_tokenizer` takes: its files are written too, and `config.json` says
+            which tokens begin and end a text. Without it, programs that generate text take the ids
+            of the first model that was published.
 
     Returns:
         The path, a `pathlib.Path`.
@@ -268,9 +275,24 @@ def save(
             config["problem_type"] = model.problem_type
     folder = pathlib.Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
+    if tokenizer is not None:
+        save_tokenizer(tokenizer, folder)
+        config |= _text_marks(model, tokenizer)
     write_tensors(folder, tensors)
     write_json(folder, CONFIG, config)
     return folder
+
+
+def _text_marks(model: Any, tokenizer: Any) -> dict[str, int | None]:
+    """The ids of START and END for `config.json` of a model that generates text."""
+    if not isinstance(model, models.Transformer | models.LanguageModel):
+        return {}
+    marks: dict[str, int | None] = {
+        "eos_token_id": tokenizer.end_id if tokenizer.end_id >= 0 else None
+    }
+    if isinstance(model, models.LanguageModel):
+        marks["bos_token_id"] = tokenizer.start_id
+    return marks
 
 
 def _described(model: Any, name: str | None) -> tuple[Family, str, dict[str, Any], dict[str, Any]]:

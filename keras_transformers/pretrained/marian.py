@@ -10,6 +10,7 @@ from keras_transformers.pretrained.bart import (
     settings_of_both_stacks,
 )
 from keras_transformers.pretrained.configuration import (
+    Combined,
     Configuration,
     Setting,
     activation,
@@ -33,6 +34,14 @@ def _mappings(model: Transformer) -> Mappings:
     return [*(SHARED if shared else APART), *bart_layers(), *COMPUTED_POSITIONS]
 
 
+# Translations begin with padding. Without this setting `transformers` takes 58100, which is padding
+# in the first vocabulary that was published.
+START = Combined(
+    "padding_id",
+    ("decoder_start_token_id",),
+    read=lambda config: config["pad_token_id"],
+    write=lambda arguments: {"decoder_start_token_id": arguments["padding_id"]},
+)
 MARIAN_CONFIGURATION = Configuration(
     name="marian",
     settings=(
@@ -50,6 +59,7 @@ MARIAN_CONFIGURATION = Configuration(
         Setting("share_encoder_decoder_embeddings", "shared", True, bool),
         number("pad_token_id", "padding_id", 58100),
     ),
+    combined=(START,),
     fixed={"norm_first": False, "positions": "halves", "logits_bias": True},
     settled={
         "normalize_before": (False,),

@@ -7,7 +7,10 @@ from keras import ops
 
 import keras_transformers
 from keras_transformers import models, training
+from keras_transformers.fitting import Held
+from keras_transformers.fitting.base import Fitted
 from keras_transformers.precision import in_precision
+from keras_transformers.training.merging import is_merged
 from tests.fitting.test_fitting import PICTURE, TEXT, images, loaded, royal, sentences
 from tests.pretrained import folders
 from tests.slow import slow_except
@@ -71,6 +74,40 @@ def test_adapters_and_a_new_head_learn_and_weights_of_few_bits_stay(kind, mode, 
     assert {each.quantization_mode for each in model._flatten_layers()} >= {mode}
     served = keras_transformers.load(predictor.export(tmp_path / "served"))
     assert_same(served.predict(raw), answer, abs=1e-5)
+
+
+class Recorder(Fitted):
+    """A kind whose export records whether the adapter was merged while it was written."""
+
+    def __init__(self, model):
+        super().__init__(Held(model))
+        self.merged = None
+
+    def served(self):
+        return self
+
+    def save(self, path):
+        self.merged = is_merged(self.held.model)
+        return path
+
+
+@pytest.mark.parametrize("mode", [None, "int8"])
+def test_an_export_merges_the_adapter_or_says_that_it_does_not(mode, recwarn):
+    model = models.LanguageModel(31, 12, num_heads=3, mlp_dim=20, num_layers=1)
+    model.build((None, None))
+    model = model if mode is None else in_precision(model, mode)
+    fitting = Recorder(model)
+    fitting.export("served")
+    assert fitting.merged is False
+    training.add_lora(model, 2)
+    before = values_of(model)
+    fitting.export("served")
+    messages = [str(warning.message) for warning in recwarn.list]
+    warned = [text for text in messages if text.startswith("export: the adapter is not merged")]
+    assert (fitting.merged, len(warned)) == ((True, 0) if mode is None else (False, 1))
+    assert not is_merged(model)
+    for path, value in values_of(model).items():
+        np.testing.assert_array_equal(value, before[path])
 
 
 def few(data):

@@ -1,8 +1,11 @@
 """Claims about the table of published models in docs: it is the list of the code."""
 
+import json
 import pathlib
 import re
 
+from benchmarks.families import families
+from benchmarks.report import FOLDER
 from keras_transformers import pretrained
 from keras_transformers.pretrained.families import FAMILIES
 
@@ -20,6 +23,11 @@ def rows():
 def test_the_table_has_every_family_and_the_class_it_becomes():
     listed = {kind: model for kinds, model in rows() for kind in kinds}
     assert listed == {name: family.model.__name__ for name, family in FAMILIES.items()}
+
+
+def test_the_counts_of_the_model_zoo_are_those_of_the_golden_files():
+    stored = json.loads((FOLDER / "families.json").read_text(encoding="utf-8"))["families"]
+    assert stored == families(), "run python -m benchmarks.families"
 
 
 def test_the_docstring_of_load_has_every_family():
