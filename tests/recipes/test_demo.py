@@ -1,5 +1,6 @@
 """Claims about the page: served, opened in a browser, asked and read; and about its command."""
 
+import copy
 import io
 import json
 import os
@@ -13,6 +14,7 @@ import pytest
 import tensorflow as tf
 
 import keras_transformers
+from keras_transformers import loading
 from keras_transformers.predictors import KINDS
 from recipes import demo
 from recipes.pages import PAGES
@@ -156,7 +158,7 @@ def stand_in(monkeypatch, tmp_path):
 
     def serve(kind, run):
         predictor = KINDS[kind](run)
-        monkeypatch.setattr(keras_transformers, "load", lambda folder: predictor, raising=False)
+        monkeypatch.setattr(loading, "begin", lambda folder: (predictor, lambda: None))
         (tmp_path / "config.json").write_text('{"dataset": "tfds:none"}')
         pages.append(served(tmp_path))
         return pages[-1].local_url
@@ -180,17 +182,23 @@ def uploaded(address, size):
 def asked(address, *inputs):
     """What a page shows for some inputs, its message last, by the requests of a browser."""
     import httpx
+    from gradio_client.utils import apply_diff
 
     config = httpx.get(f"{address}config").json()
     named = {each["props"].get("elem_id"): each["id"] for each in config["components"]}
     click = [named["ask"], "click"]
     (number,) = (each["id"] for each in config["dependencies"] if click in each["targets"])
-    body = {"data": inputs, "fn_index": number, "session_hash": "one"}
+    body = {"data": [*inputs, 0], "fn_index": number, "session_hash": "one"}
     httpx.post(f"{address}gradio_api/queue/join", json=body).raise_for_status()
     answers = httpx.get(f"{address}gradio_api/queue/data?session_hash=one", timeout=60).text
     events = [json.loads(line.removeprefix("data:")) for line in answers.splitlines() if line]
-    (found,) = (each["output"]["data"] for each in events if each["msg"] == "process_completed")
-    return found
+    first, *further = (each for each in events if each["msg"] == "process_generating")
+    shown = [first["output"]["data"]]
+    for each in further:  # of each output, what has changed
+        pairs = zip(shown[-1], each["output"]["data"], strict=True)
+        shown.append([apply_diff(copy.deepcopy(before), change) for before, change in pairs])
+    assert any(each["msg"] == "process_completed" for each in events)
+    return shown[-2]  # the last one changes nothing
 
 
 @with_gradio
@@ -373,7 +381,7 @@ def test_a_folder_with_nothing_in_it_is_said_in_a_sentence(tmp_path):
 def test_a_port_that_is_taken_is_said_in_a_sentence(monkeypatch, tmp_path):
     (tmp_path / "config.json").write_text('{"dataset": "tfds:none"}')
     stand_in = KINDS["mask_filler"](None)
-    monkeypatch.setattr(keras_transformers, "load", lambda folder: stand_in, raising=False)
+    monkeypatch.setattr(loading, "begin", lambda folder: (stand_in, lambda: None))
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
