@@ -34,7 +34,7 @@ def translator(predictor, folder):
                 elem_id="alternatives",
                 interactive=False,
                 wrap=True,
-                column_widths=["18%", "80%"],
+                column_widths=["28%", "70%"],
                 visible=not why,
             )
             gr.Markdown(SCORES, visible=not why, elem_classes="caption")

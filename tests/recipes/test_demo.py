@@ -370,18 +370,46 @@ def test_a_missing_gradio_is_said_in_a_sentence(tmp_path):
 
 
 @with_gradio
-def test_a_folder_with_nothing_in_it_is_said_in_a_sentence(tmp_path):
-    result = command("", tmp_path / "none")
+def test_a_start_is_said_at_once_and_a_folder_with_nothing_in_it_in_a_sentence(tmp_path):
+    called = [sys.executable, "-m", "recipes.demo", str(tmp_path / "none")]
+    result = subprocess.run(called, capture_output=True, text=True)
     assert result.returncode == 1
+    assert result.stdout == "The page is starting ...\n"
     last = result.stderr.strip().splitlines()[-1]
     assert last == f"recipes.demo: load: there is no folder {tmp_path / 'none'}."
 
 
+@pytest.fixture
+def free_port():
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return free.getsockname()[1]
+
+
 @with_gradio
-def test_a_port_that_is_taken_is_said_in_a_sentence(monkeypatch, tmp_path):
+def test_a_page_is_open_while_its_model_is_read(monkeypatch, free_port, tmp_path):
+    import httpx
+
     (tmp_path / "config.json").write_text('{"dataset": "tfds:none"}')
+    address, lines = f"http://127.0.0.1:{free_port}/", []
+    monkeypatch.setattr(demo, "print", lambda line, **_: lines.append(line), raising=False)
+
+    def read():
+        assert "The model is loading ..." in httpx.get(f"{address}config").text
+        raise ValueError("load: the SavedModel is damaged.")
+
     stand_in = KINDS["mask_filler"](None)
-    monkeypatch.setattr(loading, "begin", lambda folder: (stand_in, lambda: None))
+    monkeypatch.setattr(loading, "begin", lambda folder: (stand_in, read))
+    with pytest.raises(ValueError, match="^load: the SavedModel is damaged.$"):
+        demo.serve(demo.Config(str(tmp_path), free_port))
+    assert lines == [f"The page is at {address}; the model is loading ..."]
+    with pytest.raises(httpx.ConnectError):
+        httpx.get(address)
+
+
+@with_gradio
+def test_a_port_that_is_taken_is_said_before_anything_is_loaded(monkeypatch, tmp_path):
+    monkeypatch.setattr(loading, "begin", None)
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
