@@ -93,6 +93,7 @@ def test_what_fails_without_a_word_is_answered_by_a_sentence(capsys):
     assert "RuntimeError: whatever" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 @in_browser
 def test_a_sentence_is_typed_and_its_translation_read(browser, translator):
     address, folder = translator
@@ -106,6 +107,7 @@ def test_a_sentence_is_typed_and_its_translation_read(browser, translator):
     assert wait(browser, lambda: one(browser, "#alignment img").get_property("naturalWidth")) > 100
 
 
+@pytest.mark.slow
 @in_browser
 def test_nothing_typed_is_answered_by_a_sentence(browser, translator):
     browser.get(translator[0])
@@ -114,6 +116,7 @@ def test_nothing_typed_is_answered_by_a_sentence(browser, translator):
     assert one(browser, "#answer textarea").get_property("value") == ""
 
 
+@pytest.mark.slow
 @in_browser
 def test_the_page_of_a_bare_saved_model_says_what_it_cannot_show(browser, translator):
     page = served(translator[1] / "saved_model")
@@ -127,6 +130,7 @@ def test_the_page_of_a_bare_saved_model_says_what_it_cannot_show(browser, transl
         page.close()
 
 
+@pytest.mark.slow
 @in_browser
 def test_a_picture_is_uploaded_and_its_class_read(browser, classifier, tmp_path):
     address, folder = classifier
@@ -141,6 +145,7 @@ def test_a_picture_is_uploaded_and_its_class_read(browser, classifier, tmp_path)
     assert wait(browser, lambda: one(browser, "#attention img").get_property("naturalWidth")) == 448
 
 
+@pytest.mark.slow
 @in_browser
 def test_a_file_that_is_no_picture_is_answered_by_a_sentence(browser, classifier, tmp_path):
     (tmp_path / "a.png").write_bytes(b"no picture")
@@ -298,6 +303,7 @@ def test_two_images_are_compared(stand_in):
     assert asked(page, both[0], None) == [None, "Choose a picture first."]
 
 
+@pytest.mark.slow
 @in_browser
 def test_two_texts_are_compared(browser, stand_in):
     def encode(text):
@@ -312,6 +318,7 @@ def test_two_texts_are_compared(browser, stand_in):
     assert found == f"{np.cos(2):.3f}"
 
 
+@pytest.mark.slow
 @in_browser
 def test_another_least_score_shows_other_boxes(browser, stand_in, tmp_path):
     def detect(image):
@@ -334,6 +341,7 @@ def test_another_least_score_shows_other_boxes(browser, stand_in, tmp_path):
     assert [cell.text for cell in listed[:6]] == ["cat", "75", "10", "10", "30", "40"]
 
 
+@pytest.mark.slow
 @in_browser
 def test_a_page_needs_no_other_machine(browser, translator, classifier, asked_for):
     for address in (translator[0], classifier[0]):

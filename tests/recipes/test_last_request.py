@@ -205,8 +205,8 @@ def answer_of(browser):
     return fields[0].get_property("value") if fields else one(browser, "#answer").text
 
 
-@in_browser
 @pytest.mark.slow
+@in_browser
 @pytest.mark.parametrize("kind", sorted(ANSWERS))
 def test_a_text_that_is_edited_and_sent_again_is_answered(browser, opened, kind):
     function = opened(kind, *ANSWERS[kind])
@@ -224,8 +224,8 @@ def test_a_text_that_is_edited_and_sent_again_is_answered(browser, opened, kind)
     wait(browser, lambda: new not in answer_of(browser))
 
 
-@in_browser
 @pytest.mark.slow
+@in_browser
 def test_no_alternative_of_an_old_text_stands_beside_a_new_one(browser, monkeypatch, folder):
     alternatives = Blocking(lambda text, search: [(0.0, f"other {text}")])
     monkeypatch.setattr(translating, "translate", lambda _, text: ANSWERS["translator"][2](text))
@@ -252,8 +252,8 @@ def test_no_alternative_of_an_old_text_stands_beside_a_new_one(browser, monkeypa
         page.close()
 
 
-@in_browser
 @pytest.mark.slow
+@in_browser
 def test_an_image_that_replaces_another_is_answered(browser, opened, monkeypatch, tmp_path):
     from recipes.pages import pictures
 
@@ -278,8 +278,8 @@ def test_an_image_that_replaces_another_is_answered(browser, opened, monkeypatch
     assert "new image" in answer_of(browser)
 
 
-@in_browser
 @pytest.mark.slow
+@in_browser
 def test_a_page_says_that_the_model_is_loading_and_answers_afterwards(browser, folder):
     predictor, read = loading.begin(folder)
     loaded = threading.Event()
