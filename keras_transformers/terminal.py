@@ -2,6 +2,7 @@
 
 import contextlib
 import gc
+import itertools
 import os
 import pathlib
 import re
@@ -37,6 +38,8 @@ def importing() -> Iterator[None]:
     try:
         if ours:
             print_every_character()
+            if serves_page(sys.orig_argv):
+                print("The page is starting ...", flush=True)
             os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
             with _without_chatter() if has_folder else _without_matplotlib():
                 yield
@@ -83,6 +86,14 @@ def is_command(arguments: list[str]) -> bool:
     module = arguments[arguments.index("-m") + 1 :][:1] if "-m" in arguments else []
     names = [*module, *(pathlib.PurePath(each).stem for each in arguments[:2])]
     return any(name.split(".")[0] in COMMANDS for name in names)
+
+
+def serves_page(arguments: list[str]) -> bool:
+    """Returns whether Python was called to serve the page of a model, and not for its options."""
+    names = [pathlib.PurePath(each).name for each in arguments]
+    calls = [(command, "demo") for command in COMMANDS[:2]] + [("-m", "recipes.demo")]
+    called = any(pair in calls for pair in itertools.pairwise(names))
+    return called and not {"-h", "--help"} & set(arguments)
 
 
 @contextlib.contextmanager

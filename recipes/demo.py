@@ -9,7 +9,10 @@ to this machine alone and fetches nothing from others; `--host 0.0.0.0` lets oth
 """
 
 import dataclasses
+import errno
+import importlib.util
 import os
+import socket
 
 import tyro
 
@@ -34,7 +37,10 @@ class Config:
 
 
 def serve(config):
-    """Loads the folder and serves its page until `close()`; returns it, a `gradio.Blocks`.
+    """Serves the page of a folder until `close()`; returns it, a `gradio.Blocks`.
+
+    The page can be opened before the model is loaded, which takes longest. It says so, and a
+    request waits.
 
     Raises:
         FileNotFoundError, ValueError, ImportError: If there is nothing to load, the port is taken,
@@ -43,23 +49,51 @@ def serve(config):
     os.environ.update(QUIET)
     own = (os.environ.get("no_proxy"), "127.0.0.1", "localhost")  # no way around by a proxy
     os.environ["no_proxy"] = ",".join(filter(None, own))
-    try:
-        from gradio import Blocks  # noqa: F401  a folder of that name is no gradio
-    except ImportError:
-        raise ImportError("the page needs gradio: pip install 'keras_transformers[demo]'") from None
+    spec = importlib.util.find_spec("gradio")
+    if spec is None or spec.origin is None:  # a folder of that name is no gradio
+        raise ImportError("the page needs gradio: pip install 'keras_transformers[demo]'")
+    check_free(config)
     import keras_transformers
-
-    from .pages import layout
+    from keras_transformers.loading import begin
 
     keras_transformers.compile_cache()
-    predictor = keras_transformers.load(config.folder)
-    blocks = layout.page(predictor, config.folder)
+    predictor, read = begin(config.folder)
+    from .pages import layout  # gradio, when the folder has been found good
+
+    blocks = layout.page(predictor, config.folder, read)
     try:
         blocks.launch(server_name=config.host, server_port=config.port, **launching(layout))
     except OSError:
-        raise ValueError(f"--port: {config.port} is taken; choose another.") from None
-    print(f"The page is at {blocks.local_url} (to end: Control-C)", flush=True)
+        raise taken(config) from None
+    print(f"The page is at {blocks.local_url}; the model is loading ...", flush=True)
+    try:
+        read()
+    except BaseException:
+        blocks.close(verbose=False)
+        raise
+    print("The model is loaded (to end: Control-C)", flush=True)
     return blocks
+
+
+def check_free(config):
+    """Checks the port before anything is loaded.
+
+    Raises:
+        ValueError: If it is taken.
+    """
+    family = socket.AF_INET6 if ":" in config.host else socket.AF_INET
+    with socket.socket(family) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((config.host, config.port))
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                raise taken(config) from None
+
+
+def taken(config):
+    """What is raised if the port is taken."""
+    return ValueError(f"--port: {config.port} is taken; choose another.")
 
 
 def launching(layout):

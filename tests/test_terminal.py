@@ -29,6 +29,20 @@ def test_only_our_commands_are_quiet(arguments, ours):
     assert terminal.is_command(arguments) == ours
 
 
+@pytest.mark.parametrize(
+    ("arguments", "starts"),
+    [
+        (["python", "-m", "recipes.demo", "runs/vit"], True),
+        (["python", "-m", "keras_transformers", "demo", "runs/vit"], True),
+        (["/usr/bin/python", "/usr/bin/keras-transformers", "demo", "runs/vit"], True),
+        (["/usr/bin/python", "/usr/bin/keras-transformers", "demo", "--help"], False),
+        (["python", "-m", "recipes.predict", "demo"], False),
+    ],
+)
+def test_only_the_start_of_a_page_is_said_before_imports(arguments, starts):
+    assert terminal.serves_page(arguments) == starts
+
+
 def test_chatter_is_left_out_and_all_else_is_printed(monkeypatch, capfd):
     monkeypatch.setattr(sys, "orig_argv", ["python", "-m", "recipes.vit"])
     monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", "3")

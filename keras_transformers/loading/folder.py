@@ -83,19 +83,47 @@ def load(
     >>> sorted(classifier.predict(image)["probabilities"])
     ['cat', 'dog']
     """
+    made, read = begin(folder, signature, languages, revision, new_tokens, search, seed, n_best)
+    read()
+    return made
+
+
+def begin(
+    folder: StrPath,
+    signature: str = "serving_default",
+    languages: tuple[str, str] | None = None,
+    revision: str | None = None,
+    new_tokens: int | None = None,
+    search: Search | None = None,
+    seed: int | None = None,
+    n_best: int | None = None,
+) -> tuple[Predictor, Callable[[], None]]:
+    """Returns the predictor of a folder, and a function that reads what has not been read yet.
+
+    That is the program of a SavedModel, which takes longest. A request waits until it is read.
+
+    Args:
+        folder, signature, languages, revision, new_tokens, search, seed, n_best: As `load` takes
+            them.
+
+    Raises:
+        FileNotFoundError, ValueError, ImportError, RuntimeError: As `load`; the function raises a
+            ValueError if the SavedModel is damaged.
+    """
     check_process("load")
     folder = pretrained.find(folder, revision)
     if (folder / PREDICTOR).is_file():
         from keras_transformers.loading import learners  # which imports all exporters
 
-        return _writing(learners.predictor(folder, new_tokens), search, seed, n_best)
+        made = learners.predictor(folder, new_tokens)
+        return _writing(made, search, seed, n_best), _nothing
     exported = saved_model.newest(folder)
     weights = any(path.suffix in WEIGHTS for path in folder.iterdir())
     if exported is None and weights and (folder / CONFIG).is_file():
         from keras_transformers.loading import published  # which imports all exporters
 
         made = published.predictor(folder, languages, new_tokens)
-        return _writing(made, search, seed, n_best)
+        return _writing(made, search, seed, n_best), _nothing
     if languages is not None:
         raise ValueError(
             f"load: {folder} holds no published translator, so `languages` must be None. "
@@ -113,6 +141,10 @@ def load(
     if (found := saved_model.newest(folder / SAVED)) is not None:
         return _of_run(folder, found, signature)
     raise ValueError(f"load: {folder} {_reason_to_refuse(folder)}")
+
+
+def _nothing() -> None:
+    """Reads nothing: all of it has been read."""
 
 
 def _writing(
@@ -146,15 +178,17 @@ def _reason_to_refuse(folder: pathlib.Path) -> str:
     )
 
 
-def _of_run(folder: pathlib.Path, exported: pathlib.Path, signature: str) -> Predictor:
-    """The predictor of a run's SavedModel, whose model learns if it is there, too."""
+def _of_run(
+    folder: pathlib.Path, exported: pathlib.Path, signature: str
+) -> tuple[Predictor, Callable[[], None]]:
+    """The predictor of a run's SavedModel, whose model learns if it is there, too; and `read`."""
     parts = _parts_of_run(folder)
     if "model" in parts:
         from keras_transformers.loading import learners
 
         parts["fitting"] = lambda: learners.fitting_of_run(folder, made)
-    made = saved_model.predictor(exported, signature, parts, folder)
-    return made
+    made, read = saved_model.predictor(exported, signature, parts, folder)
+    return made, read
 
 
 def _parts_of_run(folder: pathlib.Path) -> dict[str, Callable[[], Any]]:

@@ -1,6 +1,7 @@
 """A SavedModel of `keras_transformers.export` as a predictor."""
 
 import pathlib
+import threading
 from collections.abc import Callable, Collection
 from typing import Any
 
@@ -40,8 +41,10 @@ def predictor(
     signature: str,
     parts: dict[str, Callable[[], Any]] | None = None,
     source: Any = None,
-) -> Predictor:
-    """The predictor of a SavedModel.
+) -> tuple[Predictor, Callable[[], None]]:
+    """Returns the predictor of a SavedModel, and a function that reads the program.
+
+    A request that comes before the program is read reads it, or waits until it is read.
 
     Args:
         folder: Path of it.
@@ -50,7 +53,7 @@ def predictor(
         source: What is named in messages; by default the folder.
 
     Raises:
-        ValueError: If it has no such signature, is none of ours, or is damaged.
+        ValueError: If it has no such signature, is none of ours, or is damaged; the function, too.
         ImportError: If it takes text and tensorflow-text is not installed.
     """
     inputs, outputs = _signature(folder, signature)
@@ -59,20 +62,43 @@ def predictor(
     names = _taken(kind, inputs)
     if "image" not in names or "text" in names:
         _register_text_ops(folder)
+    program = _Program(folder, signature, names)
+    served = made(program, labels, parts, source or folder)
+    vars(served).update(languages=languages, previous=previous)
+
+    def read() -> None:
+        vars(served)["loaded"] = program.read()  # a signature holds its variables weakly
+
+    return served, read
+
+
+class _Program:
+    """A signature of a SavedModel as a function, read once."""
+
+    def __init__(self, folder: pathlib.Path, signature: str, names: tuple[str, ...]) -> None:
+        self._folder, self._signature, self._names = folder, signature, names
+        self._lock = threading.Lock()  # of a request that comes while another thread reads
+        self._loaded: Any = None
+
+    def __call__(self, *given: Any) -> Any:
+        run = self.read().signatures[self._signature]
+        return run(**dict(zip(self._names, given, strict=True)))
+
+    def read(self) -> Any:
+        with self._lock:
+            if self._loaded is None:
+                self._loaded = _read(self._folder)
+            return self._loaded
+
+
+def _read(folder: pathlib.Path) -> Any:
     try:
-        loaded = tf.saved_model.load(str(folder))
+        return tf.saved_model.load(str(folder))
     except (OSError, ValueError, KeyError, tf.errors.OpError) as error:
         lines = str(error).strip().splitlines() or [type(error).__name__]
         raise ValueError(
             f"load: the SavedModel in {folder} is damaged, or files of it are missing: {lines[0]}"
         ) from error
-    run = loaded.signatures[signature]
-    served = made(
-        lambda *given: run(**dict(zip(names, given, strict=True))), labels, parts, source or folder
-    )
-    vars(served)["loaded"] = loaded  # the program holds its variables weakly
-    vars(served).update(languages=languages, previous=previous)
-    return served
 
 
 def _signature(folder: pathlib.Path, name: str) -> tuple[set[str], set[str]]:

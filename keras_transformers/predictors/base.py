@@ -113,6 +113,11 @@ class Predictor(Learning):
         self._made = {}
 
     @property
+    def parts(self) -> tuple[str, ...]:
+        """Which of "model", "tokenizer" and "preprocessing" there are; none is read for this."""
+        return tuple(n for n in ("model", "tokenizer", "preprocessing") if n in self._parts)
+
+    @property
     def model(self) -> Any:
         """The Keras model, read when first used; AttributeError where there is none."""
         return self._part("model")

@@ -23,7 +23,7 @@ def cut(answer, part="end"):
 
 def missing_parts(predictor, *parts):
     """A sentence on what of "model", "tokenizer" and "preprocessing" is not there, or ""."""
-    missing = [part for part in parts if not hasattr(predictor, part)]
+    missing = [part for part in parts if part not in predictor.parts]
     if not missing:
         return ""
     named = {"model": "Keras model"}
@@ -39,11 +39,16 @@ def most_probable(answer, number=5):
     return dict(ranked[:number])
 
 
+def loading(folder):
+    """A sentence that stands under the title until the model answers."""
+    return f"`{pathlib.Path(folder)}`: The model is loading ..."
+
+
 def described(predictor, folder):
     """What stands under the title: the folder, and the size of the model."""
     number = len(predictor.labels or ())
     classes = f", {number} class{'es' if number > 1 else ''}" if number else ""
-    if not hasattr(predictor, "model"):
+    if "model" not in predictor.parts:
         return f"`{pathlib.Path(folder)}`{classes}"
     size = predictor.model.count_params()
     return f"`{pathlib.Path(folder)}`: {type(predictor.model).__name__}, {size:,} weights{classes}"

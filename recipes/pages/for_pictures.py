@@ -84,24 +84,24 @@ def detector(predictor, folder):
             )
     everything = gr.State()  # so that another threshold needs no other answer
 
-    def drawn(opened, found, threshold):
+    def detect(upload):
+        opened = pictures.uploaded(upload, get_upload_folder())
+        yield (opened, pictures.detect(predictor, opened)), None, None, ""
+
+    def draw(answered, threshold):
+        if not answered:
+            return [gr.skip()] * 3
+        opened, found = answered
         kept = pictures.above_threshold(found, threshold)
         number = f"Boxes with a score of {threshold:.2f} or more: {len(kept)} of {len(found)}."
         return pictures.with_boxes(opened, kept), pictures.rows_of(kept), number
 
-    def detect(upload, threshold):
-        opened = pictures.uploaded(upload, get_upload_folder())
-        found = pictures.detect(predictor, opened)
-        yield (opened, found), *drawn(opened, found, threshold)
-
-    def again(kept, threshold):
-        yield drawn(*kept, threshold) if kept else (None, None, "")
-
     outputs = [shown, table]
     triggers = [ask.click, picture.upload]
-    connect(detect, [picture, bar], [everything, *outputs], note, triggers, preprocess=False)
-    options = {"show_progress": "hidden", "trigger_mode": "always_last"}
-    connect(again, [everything, bar], outputs, note, [bar.change], **options)
+    event = connect(detect, [picture], [everything, *outputs], note, triggers, preprocess=False)
+    options = {"show_progress": "hidden", "concurrency_limit": 1, "api_visibility": "private"}
+    for after in (event.then, bar.change):
+        after(draw, [everything, bar], [*outputs, note], trigger_mode="always_last", **options)
 
 
 def segmenter(predictor, folder):

@@ -1,5 +1,7 @@
 """Pages for texts, laid out with gradio: a function for each kind of predictor."""
 
+import functools
+
 import gradio as gr
 
 from . import examples, texts
@@ -32,7 +34,7 @@ def translator(predictor, folder):
                 elem_id="alternatives",
                 interactive=False,
                 wrap=True,
-                column_widths=["18%", "80%"],
+                column_widths=["28%", "70%"],
                 visible=not why,
             )
             gr.Markdown(SCORES, visible=not why, elem_classes="caption")
@@ -66,7 +68,7 @@ def translator(predictor, folder):
 def text_generator(predictor, folder):
     """Beginning -> text; with the Keras model as boldly as is asked."""
     why = missing_parts(predictor, "model", "tokenizer")
-    own = writing.sampling_settings(folder, None if why else predictor.model)
+    own = writing.sampling_settings(folder, None if why else predictor)
     with gr.Row():
         with gr.Column():
             prompt = gr.Textbox(label="Beginning", lines=4, elem_id="input", autofocus=True)
@@ -94,15 +96,18 @@ def text_generator(predictor, folder):
             answer = gr.Textbox(label="Text", lines=14, elem_id="answer", buttons=["copy"])
             note = message()
     missing("Choosing temperature and top_p", why)
-    pen = None if why else writing.Writer(predictor.model, predictor.tokenizer, own.new_tokens)
+
+    @functools.cache
+    def pen():
+        return writing.Writer(predictor.model, predictor.tokenizer, own.new_tokens)
 
     def write(prompt, temperature, top_p):
         if why:
             yield writing.write(predictor, prompt)
         else:
-            yield from pen.write(prompt, temperature, top_p)
+            yield from pen().write(prompt, temperature, top_p)
 
-    connect(write, [prompt, heat, share], [answer], note, [ask.click])
+    connect(write, [prompt], [answer], note, [ask.click], settings=[heat, share])
 
 
 def mask_filler(predictor, folder):

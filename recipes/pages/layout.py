@@ -5,7 +5,7 @@ import importlib
 import gradio as gr
 
 from . import PAGES
-from .asking import described
+from .asking import described, loading
 
 CSS = """
 #message p, #missing p, .caption p { opacity: 0.8; margin: 0; }
@@ -14,7 +14,7 @@ CSS = """
 KEPT = 3600  # seconds that uploads and drawn pictures are kept
 
 
-def page(predictor, folder):
+def page(predictor, folder, read=None):
     """The page of a predictor: what is asked on the left, the answer on the right.
 
     On every page `#input` takes the request, `#ask` sends it, `#answer` shows what came of it, and
@@ -23,6 +23,7 @@ def page(predictor, folder):
     Args:
         predictor: As `keras_transformers.load` gives it.
         folder: What it was loaded from.
+        read: Function that returns when the model is loaded; by default it is.
 
     Returns:
         A `gradio.Blocks`.
@@ -36,8 +37,23 @@ def page(predictor, folder):
     file = importlib.import_module(f".{PAGES[predictor.kind]}", __package__)
     title = predictor.kind.replace("_", " ").capitalize()
     with gr.Blocks(title=title, analytics_enabled=False, delete_cache=(KEPT, KEPT)) as blocks:
-        gr.Markdown(f"# {title}\n{described(predictor, folder)}")
+        gr.Markdown(f"# {title}")
+        about = gr.Markdown(loading(folder), elem_id="about")
         getattr(file, predictor.kind)(predictor, folder)
+
+        def describe():
+            if read is not None:
+                read()
+            return described(predictor, folder)
+
+        blocks.load(
+            describe,
+            None,
+            about,
+            show_progress="hidden",
+            concurrency_limit=None,
+            api_visibility="private",
+        )
     return blocks
 
 

@@ -62,12 +62,13 @@ class SamplingSettings:
     new_tokens: int = NEW_TOKENS
 
 
-def sampling_settings(folder, model=None):
-    """The `SamplingSettings` of a run or of published weights."""
+def sampling_settings(folder, predictor=None):
+    """The `SamplingSettings` of a run or of published weights, whose predictor has a model."""
     settings = settings_of(folder)
     names = [field.name for field in dataclasses.fields(SamplingSettings)]
     if "temperature" in settings and "new_tokens" in settings:  # a run
         return SamplingSettings(**{name: settings[name] for name in names})
+    model = None if predictor is None else predictor.model
     most = getattr(model, "most_positions", None) or 2 * NEW_TOKENS
     asked = SamplingSettings(new_tokens=min(NEW_TOKENS, most // 2))
     try:

@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 import keras_transformers
-from keras_transformers import export, models
+from keras_transformers import export, loading, models
 from keras_transformers.vision import Preprocessing
 from tests.loading.saved import save_shouter
 from tests.test_imports import IN_RECIPES_EXTRA, run_without
@@ -124,6 +124,21 @@ def test_signatures_that_there_are_not_are_refused(shouter):
 def test_a_damaged_note_is_refused(about, tmp_path):
     with pytest.raises(ValueError, match="keras_transformers.json"):
         keras_transformers.load(save_shouter(tmp_path / "saved", about=about))
+
+
+def test_a_program_is_read_once_by_whoever_comes_first(shouter, monkeypatch):
+    folders, load = [], tf.saved_model.load
+
+    def counted(folder):
+        folders.append(folder)
+        return load(folder)
+
+    monkeypatch.setattr(tf.saved_model, "load", counted)
+    predictor, read = loading.begin(shouter)
+    assert predictor.kind == "translator" and predictor.parts == () and folders == []
+    assert predictor.predict("open") == "OPEN"
+    read()
+    assert predictor.predict("shut") == "SHUT" and folders == [str(shouter)]
 
 
 def test_a_damaged_or_foreign_saved_model_is_refused(shouter, tmp_path):

@@ -1,5 +1,6 @@
 """Claims about the page: served, opened in a browser, asked and read; and about its command."""
 
+import copy
 import io
 import json
 import os
@@ -13,6 +14,7 @@ import pytest
 import tensorflow as tf
 
 import keras_transformers
+from keras_transformers import loading
 from keras_transformers.predictors import KINDS
 from recipes import demo
 from recipes.pages import PAGES
@@ -91,6 +93,7 @@ def test_what_fails_without_a_word_is_answered_by_a_sentence(capsys):
     assert "RuntimeError: whatever" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 @in_browser
 def test_a_sentence_is_typed_and_its_translation_read(browser, translator):
     address, folder = translator
@@ -104,6 +107,7 @@ def test_a_sentence_is_typed_and_its_translation_read(browser, translator):
     assert wait(browser, lambda: one(browser, "#alignment img").get_property("naturalWidth")) > 100
 
 
+@pytest.mark.slow
 @in_browser
 def test_nothing_typed_is_answered_by_a_sentence(browser, translator):
     browser.get(translator[0])
@@ -112,6 +116,7 @@ def test_nothing_typed_is_answered_by_a_sentence(browser, translator):
     assert one(browser, "#answer textarea").get_property("value") == ""
 
 
+@pytest.mark.slow
 @in_browser
 def test_the_page_of_a_bare_saved_model_says_what_it_cannot_show(browser, translator):
     page = served(translator[1] / "saved_model")
@@ -125,6 +130,7 @@ def test_the_page_of_a_bare_saved_model_says_what_it_cannot_show(browser, transl
         page.close()
 
 
+@pytest.mark.slow
 @in_browser
 def test_a_picture_is_uploaded_and_its_class_read(browser, classifier, tmp_path):
     address, folder = classifier
@@ -139,6 +145,7 @@ def test_a_picture_is_uploaded_and_its_class_read(browser, classifier, tmp_path)
     assert wait(browser, lambda: one(browser, "#attention img").get_property("naturalWidth")) == 448
 
 
+@pytest.mark.slow
 @in_browser
 def test_a_file_that_is_no_picture_is_answered_by_a_sentence(browser, classifier, tmp_path):
     (tmp_path / "a.png").write_bytes(b"no picture")
@@ -156,7 +163,7 @@ def stand_in(monkeypatch, tmp_path):
 
     def serve(kind, run):
         predictor = KINDS[kind](run)
-        monkeypatch.setattr(keras_transformers, "load", lambda folder: predictor, raising=False)
+        monkeypatch.setattr(loading, "begin", lambda folder: (predictor, lambda: None))
         (tmp_path / "config.json").write_text('{"dataset": "tfds:none"}')
         pages.append(served(tmp_path))
         return pages[-1].local_url
@@ -180,17 +187,23 @@ def uploaded(address, size):
 def asked(address, *inputs):
     """What a page shows for some inputs, its message last, by the requests of a browser."""
     import httpx
+    from gradio_client.utils import apply_diff
 
     config = httpx.get(f"{address}config").json()
     named = {each["props"].get("elem_id"): each["id"] for each in config["components"]}
     click = [named["ask"], "click"]
     (number,) = (each["id"] for each in config["dependencies"] if click in each["targets"])
-    body = {"data": inputs, "fn_index": number, "session_hash": "one"}
+    body = {"data": [*inputs, 0], "fn_index": number, "session_hash": "one"}
     httpx.post(f"{address}gradio_api/queue/join", json=body).raise_for_status()
     answers = httpx.get(f"{address}gradio_api/queue/data?session_hash=one", timeout=60).text
     events = [json.loads(line.removeprefix("data:")) for line in answers.splitlines() if line]
-    (found,) = (each["output"]["data"] for each in events if each["msg"] == "process_completed")
-    return found
+    first, *further = (each for each in events if each["msg"] == "process_generating")
+    shown = [first["output"]["data"]]
+    for each in further:  # of each output, what has changed
+        pairs = zip(shown[-1], each["output"]["data"], strict=True)
+        shown.append([apply_diff(copy.deepcopy(before), change) for before, change in pairs])
+    assert any(each["msg"] == "process_completed" for each in events)
+    return shown[-2]  # the last one changes nothing
 
 
 @with_gradio
@@ -290,6 +303,7 @@ def test_two_images_are_compared(stand_in):
     assert asked(page, both[0], None) == [None, "Choose a picture first."]
 
 
+@pytest.mark.slow
 @in_browser
 def test_two_texts_are_compared(browser, stand_in):
     def encode(text):
@@ -304,6 +318,7 @@ def test_two_texts_are_compared(browser, stand_in):
     assert found == f"{np.cos(2):.3f}"
 
 
+@pytest.mark.slow
 @in_browser
 def test_another_least_score_shows_other_boxes(browser, stand_in, tmp_path):
     def detect(image):
@@ -326,6 +341,7 @@ def test_another_least_score_shows_other_boxes(browser, stand_in, tmp_path):
     assert [cell.text for cell in listed[:6]] == ["cat", "75", "10", "10", "30", "40"]
 
 
+@pytest.mark.slow
 @in_browser
 def test_a_page_needs_no_other_machine(browser, translator, classifier, asked_for):
     for address in (translator[0], classifier[0]):
@@ -362,18 +378,46 @@ def test_a_missing_gradio_is_said_in_a_sentence(tmp_path):
 
 
 @with_gradio
-def test_a_folder_with_nothing_in_it_is_said_in_a_sentence(tmp_path):
-    result = command("", tmp_path / "none")
+def test_a_start_is_said_at_once_and_a_folder_with_nothing_in_it_in_a_sentence(tmp_path):
+    called = [sys.executable, "-m", "recipes.demo", str(tmp_path / "none")]
+    result = subprocess.run(called, capture_output=True, text=True)
     assert result.returncode == 1
+    assert result.stdout == "The page is starting ...\n"
     last = result.stderr.strip().splitlines()[-1]
     assert last == f"recipes.demo: load: there is no folder {tmp_path / 'none'}."
 
 
+@pytest.fixture
+def free_port():
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return free.getsockname()[1]
+
+
 @with_gradio
-def test_a_port_that_is_taken_is_said_in_a_sentence(monkeypatch, tmp_path):
+def test_a_page_is_open_while_its_model_is_read(monkeypatch, free_port, tmp_path):
+    import httpx
+
     (tmp_path / "config.json").write_text('{"dataset": "tfds:none"}')
+    address, lines = f"http://127.0.0.1:{free_port}/", []
+    monkeypatch.setattr(demo, "print", lambda line, **_: lines.append(line), raising=False)
+
+    def read():
+        assert "The model is loading ..." in httpx.get(f"{address}config").text
+        raise ValueError("load: the SavedModel is damaged.")
+
     stand_in = KINDS["mask_filler"](None)
-    monkeypatch.setattr(keras_transformers, "load", lambda folder: stand_in, raising=False)
+    monkeypatch.setattr(loading, "begin", lambda folder: (stand_in, read))
+    with pytest.raises(ValueError, match="^load: the SavedModel is damaged.$"):
+        demo.serve(demo.Config(str(tmp_path), free_port))
+    assert lines == [f"The page is at {address}; the model is loading ..."]
+    with pytest.raises(httpx.ConnectError):
+        httpx.get(address)
+
+
+@with_gradio
+def test_a_port_that_is_taken_is_said_before_anything_is_loaded(monkeypatch, tmp_path):
+    monkeypatch.setattr(loading, "begin", None)
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()

@@ -40,7 +40,7 @@ def test_alternatives_to_a_greedy_translation_are_found_by_beams(tmp_path):
 @pytest.mark.slow
 def test_a_text_may_begin_where_the_tokenizer_has_no_start(tmp_path):
     predictor = published(tmp_path, "language_model")
-    own = writer.sampling_settings(tmp_path, predictor.model)
+    own = writer.sampling_settings(tmp_path, predictor)
     assert own == writer.SamplingSettings(0.8, 0.95, 40)  # half its positions
     pen = writer.Writer(predictor.model, predictor.tokenizer, own.new_tokens)
     assert all(text.startswith("the king") for text, _ in pen.write("the king", 0.5, 0.9))
