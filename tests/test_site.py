@@ -264,6 +264,11 @@ def test_every_public_name_stands_in_the_reference_once(pages, hooks):
     }
     assert documented == expected
     assert [name for name in expected if found[name] != 1] == []
+    assert max(len(expected & set(page.documented)) for page in pages.values()) == 1  # on a page
+
+
+def test_lists_of_pages_are_no_pages(site):
+    assert list(site.rglob("SUMMARY*")) == []
 
 
 def test_every_package_with_public_names_has_a_page(hooks):
