@@ -1,4 +1,4 @@
-"""Claims about the notebooks: they are kept without outputs, import what there is, and run."""
+"""Claims about the notebooks: they keep small outputs, import what there is, and run."""
 
 import ast
 import importlib
@@ -22,6 +22,7 @@ METADATA = {
 }
 ON_TENSORFLOW = keras.backend.backend() == "tensorflow"
 PICTURE = re.compile(r"^ *(?:Image\(|plt\.show\()", re.M)  # a line that shows one
+LARGEST = 140_000  # bytes of a notebook with its outputs
 of_each = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 
 
@@ -62,7 +63,7 @@ def test_there_are_eight_in_order():
 
 @of_each
 def test_files_have_one_form(path):
-    """No output, no count, no trace of a machine; and a change of a line is a change of a line."""
+    """No count, no path of a machine; and a change of a line is a change of a line."""
     notebook = read(path)
     assert (
         path.read_text(encoding="utf-8")
@@ -75,7 +76,48 @@ def test_files_have_one_form(path):
         assert cell["metadata"] == {}
         assert "".join(cell["source"]).splitlines(keepends=True) == cell["source"]
         if cell["cell_type"] == "code":
-            assert cell["outputs"] == [] and cell["execution_count"] is None
+            assert cell["execution_count"] is None
+            assert {output["output_type"] for output in cell["outputs"]} <= {
+                "stream",
+                "display_data",
+            }
+            printed = ["".join(output.get("text", [])) for output in cell["outputs"]]
+            assert not re.search(r"[\x1b\b\r]|(?<!\w)/(?:tmp|home|root|work)/", "\n".join(printed))
+    assert path.stat().st_size < LARGEST
+
+
+@of_each
+def test_stored_outputs_show_each_picture(path):
+    cells = [cell for cell in read(path)["cells"] if cell["cell_type"] == "code"]
+    for cell in cells:
+        kinds = [kind for output in cell["outputs"] for kind in output.get("data", {})]
+        drawn = [kind for kind in kinds if kind in ("image/png", "image/jpeg")]
+        assert len(drawn) == len(PICTURE.findall("".join(cell["source"])))
+    assert any(output["output_type"] == "stream" for cell in cells for output in cell["outputs"])
+
+
+@of_each
+def test_minutes_are_those_that_were_measured(path):
+    results = json.loads((ROOT / "benchmarks" / "results" / "notebooks.json").read_text())
+    minutes = results["notebooks"][path.stem]
+    sentence = (
+        f"Measured: {minutes['minutes']} minutes, {minutes['CPU minutes']} minutes of CPU time "
+        f"({results['machine']})."
+    )
+    assert sentence in sources(path, "markdown")[0]
+
+
+@of_each
+def test_data_that_notebooks_read_come_with_the_project(path):
+    names = re.findall(r'"([^"/]+\.(?:xz|gz|npz|jpg))"', "\n".join(sources(path, "code")))
+    assert [name for name in names if not list((ROOT / "recipes" / "data").rglob(name))] == []
+
+
+def test_a_terminal_shows_only_what_was_written_last():
+    from benchmarks.notebooks import final_text
+
+    bar = "\x1b[1m1/2\x1b[0m\x08\x08\x08\r\x1b[1m2/2\x1b[0m loss: 1\n"
+    assert final_text(f"Epoch 1\n{bar}INFO: written to /tmp/x\nend") == "Epoch 1\n2/2 loss: 1\nend"
 
 
 @of_each
@@ -126,6 +168,8 @@ def test_notebooks_run_from_top_to_bottom(path, tmp_path, monkeypatch):
     import nbformat
     from nbclient import NotebookClient
 
+    from benchmarks.notebooks import stored_outputs
+
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]))
     notebook = nbformat.read(path, as_version=4)
     nbformat.validate(notebook)
@@ -135,3 +179,6 @@ def test_notebooks_run_from_top_to_bottom(path, tmp_path, monkeypatch):
     outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
     drawn = [output for output in outputs if "image/png" in output.get("data", {})]
     assert len(drawn) == len(PICTURE.findall("\n".join(sources(path, "code"))))
+    stored = [cell.get("outputs", []) != [] for cell in read(path)["cells"]]
+    printed = [stored_outputs(cell.get("outputs", [])) != [] for cell in notebook.cells]
+    assert printed == stored

@@ -6,8 +6,10 @@ import importlib.util
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
+import time
 import urllib.parse
 
 import pytest
@@ -20,6 +22,56 @@ pytest.importorskip("latex2mathml")
 
 ROOT = pathlib.Path(__file__).parent.parent
 SOURCE = re.compile(r'<details class="mkdocstrings-source">.*?</details>', re.DOTALL)
+QUESTIONS = {  # words of a reader: pages, of which one must be among the first three results
+    "fine-tune": ["how_to/fine_tune"],
+    "csv": ["how_to/fine_tune", "how_to/texts"],
+    "mixed precision": ["how_to/memory"],
+    "custom dataset": ["how_to/fine_tune"],
+    "load pretrained": ["models/published"],
+    "save model": ["how_to/export"],
+    "export onnx": ["how_to/litert_and_onnx"],
+    "tensorflow serving": ["how_to/serve"],
+    "beam search": ["concepts/decoding", "how_to/decode"],
+    "lora": ["how_to/adapters"],
+    "resume training": ["how_to/resume"],
+    "attention mask": ["concepts/masks"],
+    "learning rate": ["concepts/training"],
+    "multiple gpus": ["how_to/devices"],
+    "tokenizer": ["how_to/tokenizers"],
+    "image classification": ["how_to/pictures"],
+    "object detection": ["how_to/boxes"],
+    "positional encoding": ["concepts/positions"],
+    "install": ["start/install"],
+    "hugging face": ["migrate/hugging_face"],
+    "out of memory": ["how_to/memory"],
+    "demo": ["how_to/demo"],
+    "tensorboard": ["how_to/watch_and_search"],
+    "hyperparameter search": ["how_to/watch_and_search"],
+    "text classification": ["how_to/texts"],
+    "named entity recognition": ["how_to/texts"],
+    "translate docx": ["how_to/translate_files"],
+    "bleu": ["how_to/evaluate"],
+    "knowledge distillation": ["how_to/distill"],
+    "EncoderBlock": ["reference/layers/EncoderBlock"],
+}
+ASK = """
+const box = document.querySelector(".md-search__input");
+box.value = arguments[0];
+box.dispatchEvent(new KeyboardEvent("keyup", {bubbles: true}));
+"""
+ANSWERS = """
+return [...document.querySelectorAll(".md-search-result__item > .md-search-result__link")]
+    .map(link => link.href);
+"""
+HEIGHTS = """
+return [...document.querySelectorAll(arguments[0])].map(element => {
+    const sides = [element, ...element.children].map(child => child.getBoundingClientRect());
+    return sides.map(side => [side.top, side.bottom]);
+});
+"""
+FONTS = """<?xml version="1.0"?>
+<fontconfig><dir>{folder}/fonts</dir><cachedir>{folder}/cache</cachedir></fontconfig>
+"""
 LOADED = {"script": "src", "img": "src", "iframe": "src", "source": "src", "video": "src"}
 
 
@@ -35,7 +87,7 @@ class Page(html.parser.HTMLParser):
         given = dict(attributes)
         if "id" in given:
             self.ids.add(given["id"])
-            if re.fullmatch("h[23]", tag) and "doc-heading" in given.get("class", ""):
+            if re.fullmatch("h[1-3]", tag) and "doc-heading" in given.get("class", ""):
                 self.documented.append(given["id"])
         if tag == "a" and "href" in given:
             self.links.append(given["href"])
@@ -82,6 +134,118 @@ def hooks():
     return {path.stem: loaded(path) for path in (ROOT / "docs" / "hooks").glob("*.py")}
 
 
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    """A browser on a machine whose only font is one of text."""
+    pytest.importorskip("selenium")
+    matplotlib = pytest.importorskip("matplotlib")
+    from tests.recipes import chromium
+
+    if not (chromium.BROWSER and chromium.DRIVER):
+        pytest.skip("chromium and chromium-driver (of Debian) are missing")
+    folder = tmp_path_factory.mktemp("fonts")
+    (folder / "fonts").mkdir()
+    text_font = pathlib.Path(matplotlib.get_data_path()) / "fonts" / "ttf" / "DejaVuSans.ttf"
+    shutil.copy(text_font, folder / "fonts")
+    (folder / "fonts.conf").write_text(FONTS.format(folder=folder))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FONTCONFIG_FILE", str(folder / "fonts.conf"))
+        started = chromium.start()
+    yield started
+    started.quit()
+
+
+def settled(read, seconds=20):
+    """What `read` gives as soon as it gives something twice in a row; its last answer otherwise."""
+    before = None
+    for _ in range(4 * seconds):
+        now = read()
+        if now and now == before:
+            return now
+        before = now
+        time.sleep(0.25)
+    return before
+
+
+def test_readers_find_the_page_among_the_first_three(site, browser):
+    browser.get((site / "index.html").as_uri())
+    browser.execute_script("document.querySelector('[data-md-toggle=search]').click()")
+    missed = {}
+    for question, pages in QUESTIONS.items():
+        browser.execute_script(ASK, "")
+        settled(lambda: [] if browser.execute_script(ANSWERS) else ["empty"])
+        browser.execute_script(ASK, question)
+        links = settled(lambda: browser.execute_script(ANSWERS))
+        found = [link.removeprefix(f"{site.as_uri()}/").partition(".html")[0] for link in links]
+        first = list(dict.fromkeys(found))[:3]
+        if not set(pages) & set(first):
+            missed[question] = first
+    assert missed == {}
+
+
+def test_equations_need_no_font_of_the_system(site, browser):
+    fonts = "return [...document.fonts].filter(font => font.status == 'loaded').map(f => f.family)"
+    browser.get((site / "concepts" / "attention.html").as_uri())
+    assert settled(lambda: browser.execute_script(fonts)) == ["STIX Two Math"]
+    fraction = ".equation mrow:has(> mo[stretchy=true]):has(> mfrac)"
+    _, opening, inside, closing = browser.execute_script(HEIGHTS, fraction)[0]
+    for bracket in (opening, closing):  # as high as the fraction between them
+        assert bracket[0] <= inside[0] + 3 and bracket[1] >= inside[1] - 3
+    browser.get((site / "concepts" / "detr.html").as_uri())
+    settled(lambda: browser.execute_script(fonts))
+    sums = browser.execute_script(HEIGHTS, ".equation munderover")
+    assert sums
+    for _, sign, below, above in sums:
+        assert above[1] <= sign[0] + 1 and sign[1] <= below[0] + 1
+
+
+def test_the_font_has_its_licence():
+    assert "SIL OPEN FONT LICENSE" in (ROOT / "docs/assets/stix-two-math.LICENSE").read_text()
+    assert "docs/assets/stix-two-math.LICENSE" in (ROOT / "NOTICE").read_text()
+
+
+def test_the_table_of_equations_is_linked_to_the_sources(site, pages):
+    text = (site / "concepts" / "index.html").read_text(encoding="utf-8")
+    rows = re.findall(r"<tr>\s*<td>.*?</tr>", text, re.DOTALL)
+    assert len(rows) > 80
+    for row in rows:
+        *_, symbols, files = re.findall(r"<td>(.*?)</td>", row, re.DOTALL)
+        for cell in (symbols, files):
+            assert (
+                cell.count("<code>")
+                == len(re.findall(r'<a href="../source/[^"]*"><code>', cell))
+                > 0
+            )
+
+
+def test_a_model_runs_the_code_that_the_table_names():
+    """The rows of the Transformer's paper about the forward pass, against a call of the model."""
+    import numpy as np
+
+    from keras_transformers.models import Transformer
+
+    table = (ROOT / "docs" / "concepts" / "index.md").read_text(encoding="utf-8")
+    table = table.partition("## Vaswani")[2].partition("\n## ")[0].partition("| table 1,")[0]
+    named = set()
+    for row in re.findall(r"^\| .*\| .*\| (.*) \| (.*\.py`) \|$", table, re.MULTILINE):
+        named |= set(re.findall(r"`([\w.]+)`", row[0]))
+    model = Transformer.from_variant("tiny", 50, num_layers=1)
+    inputs = {"source": np.array([[3, 4, 5, 0]]), "target": np.array([[2, 6, 7]])}
+    model(inputs)
+    run = set()
+
+    def enter(frame, event, _):
+        if event == "call":
+            run.add(frame.f_code.co_qualname)
+
+    sys.setprofile(enter)
+    try:
+        model(inputs)
+    finally:
+        sys.setprofile(None)
+    assert named - run - {name.rpartition(".")[0] for name in run} == set()
+
+
 def test_every_public_name_stands_in_the_reference_once(pages, hooks):
     found = collections.Counter(name for page in pages.values() for name in page.documented)
     expected = set()
@@ -100,6 +264,11 @@ def test_every_public_name_stands_in_the_reference_once(pages, hooks):
     }
     assert documented == expected
     assert [name for name in expected if found[name] != 1] == []
+    assert max(len(expected & set(page.documented)) for page in pages.values()) == 1  # on a page
+
+
+def test_lists_of_pages_are_no_pages(site):
+    assert list(site.rglob("SUMMARY*")) == []
 
 
 def test_every_package_with_public_names_has_a_page(hooks):
@@ -153,6 +322,21 @@ def converted(hooks, text):
     options = {"pymdownx.arithmatex": {"generic": True}}
     content = markdown.markdown(text, extensions=extensions, extension_configs=options)
     return hooks["equations"].on_page_content(content, page=page)
+
+
+@pytest.mark.parametrize(
+    ("latex", "expected"),
+    [
+        (r"m \exp(s)", r"<mi>m</mi><mspace[^>]*><mi>exp</mi><mo"),
+        (r"\log p", r"<mi>log</mi><mspace[^>]*><mi>p</mi>"),
+        (r"x = -\infty", r'<mo form="prefix"[^>]*>&#x02212;</mo><mi>&#x0221E;</mi>'),
+        (r"|h| - |a|", r'<mi>h</mi><mo stretchy="false" lspace="0" rspace="0">&#x0007C;'),
+        (r"\left| \frac{x}{y} \right|", r'<mo stretchy="true"[^>]*>&#x0007C;'),
+        (r"u \sim U", "<mo>&#x0223C;</mo>"),
+    ],
+)
+def test_equations_are_spaced_as_in_a_paper(hooks, latex, expected):
+    assert re.search(expected, hooks["equations"].mathml(latex, "inline"))
 
 
 def test_equations_become_mathml(hooks):

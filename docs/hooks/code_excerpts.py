@@ -14,6 +14,9 @@ one text to the next with another: `<!-- code: FILE NAME "text" "text" -->`.
 are filled in again.
 
 Such blocks are "py" and not "python", for a method does not run by itself.
+
+The table of equations names definitions and files. Each becomes a link to the source; each of
+these files has a page of its own.
 """
 
 import ast
@@ -22,7 +25,13 @@ import pathlib
 import re
 import sys
 import textwrap
+from collections.abc import Iterator
 from typing import Any
+
+from mkdocs.structure.files import File
+from pygments import highlight
+from pygments.formatters import HtmlFormatter
+from pygments.lexers import PythonLexer
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PAGES = ROOT / "docs"
@@ -31,6 +40,9 @@ MARKER = re.compile(
     r"(?:\n```py\n(?P<block>.*?)^```$)?",
     re.MULTILINE | re.DOTALL,
 )
+TABLE = "concepts/index.md"
+ROW = re.compile(r"^(\|.*\|) ([^|]*) \| ([^|]*\.py`) \|$", re.MULTILINE)  # symbols and files
+FILE = re.compile(r"`([\w/]+\.py)`")
 REGISTRATION = "@keras.saving.register_keras_serializable"
 
 
@@ -115,9 +127,61 @@ def filled(page: str, root: pathlib.Path = ROOT) -> str:
     return MARKER.sub(block, page)
 
 
-def on_page_markdown(markdown: str, **_: Any) -> str:
+def linked(table: str, root: pathlib.Path = ROOT) -> str:
+    """The table of equations, with a link on each definition and each file.
+
+    Raises:
+        ValueError: If none of the files in a row has a definition of that row.
+    """
+
+    def row(match: re.Match[str]) -> str:
+        start, symbols, files = match.groups()
+        symbols = re.sub(
+            r"`([\w.]+)`", lambda name: _link(name[1], FILE.findall(files), root), symbols
+        )
+        files = FILE.sub(lambda file: f"[{file[0]}]({_source_page(file[1])})", files)
+        return f"{start} {symbols} | {files} |"
+
+    return ROW.sub(row, table)
+
+
+def _link(name: str, files: list[str], root: pathlib.Path) -> str:
+    for file in files:
+        source = (root / "keras_transformers" / file).read_text(encoding="utf-8")
+        try:
+            line = _found(_parsed(source), file, name).lineno
+        except ValueError:
+            continue
+        return f"[`{name}`]({_source_page(file)}#L-{line})"
+    raise ValueError(f"{TABLE}: {', '.join(files)} must define `{name}`, and does not")
+
+
+def _source_page(file: str) -> str:
+    return f"../source/{file.removesuffix('.py')}.md"
+
+
+def sources(root: pathlib.Path = ROOT) -> Iterator[tuple[str, str]]:
+    """Address and text of a page for each file in the table of equations."""
+    table = (root / "docs" / TABLE).read_text(encoding="utf-8")
+    formatter = HtmlFormatter(linespans="L", wrapcode=True)
+    files = {file for row in ROW.finditer(table) for file in FILE.findall(row[3])}
+    for file in sorted(files):
+        path = f"keras_transformers/{file}"
+        code = highlight((root / path).read_text(encoding="utf-8"), PythonLexer(), formatter)
+        head = f"---\ntitle: {path}\nsearch: {{exclude: true}}\n---\n\n# {path}\n\n"
+        yield _source_page(file).removeprefix("../"), head + code
+
+
+def on_files(files: Any, config: Any) -> Any:
+    """A hook of MkDocs: adds the pages of the sources."""
+    for address, text in sources():
+        files.append(File.generated(config, address, content=text))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """A hook of MkDocs: the page as it is shown."""
-    return filled(markdown)
+    return filled(linked(markdown) if page.file.src_uri == TABLE else markdown)
 
 
 def main() -> None:

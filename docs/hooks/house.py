@@ -88,17 +88,17 @@ def map_of(root: pathlib.Path, pages: set[str]) -> str:
 
 def _box(room: str, pages: set[str]) -> str:
     if room in pages:
-        return f'<a href="reference/{room}.html">{html.escape(room)}</a>'
+        return f'<a href="reference/{room}/index.html">{html.escape(room)}</a>'
     return f"<span>{html.escape(room)}</span>"
 
 
 def _named(room: str, pages: set[str]) -> str:
-    return f"[`{room}`](reference/{room}.md)" if room in pages else f"`{room}`"
+    return f"[`{room}`](reference/{room}/index.md)" if room in pages else f"`{room}`"
 
 
 def on_files(files, config):
     root = pathlib.Path(config.config_file_path).parent
-    pages = {room for room in rooms(root) if files.get_file_from_path(f"reference/{room}.md")}
+    pages = {room for room in rooms(root) if files.get_file_from_path(f"reference/{room}/index.md")}
     contributing = (root / "CONTRIBUTING.md").read_text()
     before, title, after = contributing.partition("## How the code looks")
     texts = {
@@ -106,5 +106,6 @@ def on_files(files, config):
         "contributing.md": before + map_of(root, pages) + title + after,
     }
     for address, text in texts.items():
+        text = f"---\nsearch: {{boost: 0.1}}\n---\n\n{text}"
         files.append(File.generated(config, address, content=text))
     return files

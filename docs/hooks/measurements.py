@@ -6,7 +6,7 @@ import pathlib
 import re
 from collections.abc import Iterator
 
-from mkdocs.structure.files import File
+from mkdocs.structure.files import File, InclusionLevel
 
 OF_ONE_MODULE = {  # results whose names do not begin with that of their module
     "serving_soak": "tests/serving/__main__.py",
@@ -16,6 +16,7 @@ OF_ONE_MODULE = {  # results whose names do not begin with that of their module
 }
 
 
+FAR_DOWN = "---\nsearch: {boost: 0.02}\n---"  # in the results of a search
 ABOVE = ("what", "date", "machine", "versions")  # what stands above every result
 
 
@@ -129,11 +130,12 @@ def pages(root: pathlib.Path) -> Iterator[tuple[str, str]]:
             for picture in sorted(result.parent.glob(f"{name}*.png"))
         ]
         where = f"All figures: `{result.relative_to(root)}`."
-        text = [f"# {title}", first, rest, where, figures(result), *pictures]
+        text = [FAR_DOWN, f"# {title}", first, rest, where, figures(result), *pictures]
         yield f"benchmarks/results/{name}.md", "\n\n".join(text) + "\n"
         listed.append(f"* [{title}]({name}.md)")
         index.append(f"| [{title}]({name}.md) | {first} | {held['date']} |")
-    start = "# All results\n\nWhat was measured, on what, when, and by which command.\n\n"
+    about = "What was measured, on what, when, and by which command."
+    start = f"{FAR_DOWN}\n\n# All results\n\n{about}\n\n"
     yield "benchmarks/results/index.md", start + "\n".join(index) + "\n"
     yield "benchmarks/results/SUMMARY.md", "\n".join(listed) + "\n"
 
@@ -141,5 +143,7 @@ def pages(root: pathlib.Path) -> Iterator[tuple[str, str]]:
 def on_files(files, config):
     root = pathlib.Path(config.config_file_path).parent
     for address, text in pages(root):
-        files.append(File.generated(config, address, content=text))
+        is_list = address.endswith("SUMMARY.md")  # for the navigation; it is no page
+        inclusion = InclusionLevel.EXCLUDED if is_list else InclusionLevel.UNDEFINED
+        files.append(File.generated(config, address, content=text, inclusion=inclusion))
     return files

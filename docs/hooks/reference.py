@@ -1,4 +1,4 @@
-"""The reference: a page for each public package, with each of its public names once.
+"""The reference: a page for each public name, and one that lists the names of each package.
 
 Names are those of `__all__`, or, in a module without one, what it defines without an underscore.
 The sources are read, not imported.
@@ -12,12 +12,22 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from mkdocs.structure.files import File
+from mkdocs.structure.files import File, InclusionLevel
 
 PACKAGE = "keras_transformers"
 CODE = re.compile(r"<code>([\w.]+)</code>")
 LEFT_ALONE = re.compile(r"(<(?:a|h\d|pre)\b.*?</(?:a|h\d|pre)>)", re.DOTALL)
 SOURCE = re.compile(r'<details class="mkdocstrings-source">.*?</details>', re.DOTALL)
+BELOW_GUIDES = "---\nsearch: {boost: 0.3}\n---\n"  # guides are found before the reference
+PAGE = """---
+title: {name}
+package: keras_transformers.{package}
+search: {{boost: 0.3}}
+---
+
+::: keras_transformers.{package}.{name}
+    options: {{heading_level: 1}}
+"""
 GROUPS = {  # folders of `layers`, in the order in which its page has them
     "attention": "Attention",
     "positions": "Positions",
@@ -55,11 +65,12 @@ PAGES = {  # in the order of a life: made, trained, used
 
 
 class Name(NamedTuple):
-    """A public name, the folder below its package where it is defined, and its first line."""
+    """A public name, the folder below its package where it is defined, its first line, its page."""
 
     name: str
     folder: str
     summary: str
+    page: str  # the name of its page, without a suffix
 
 
 def public(root: pathlib.Path, package: str) -> list[Name]:
@@ -72,11 +83,16 @@ def public(root: pathlib.Path, package: str) -> list[Name]:
         for alias in node.names
     }
     found = []
-    for name in _listed(tree) or _defined(tree):
+    listed = _listed(tree) or _defined(tree)
+    for name in listed:
         home = homes.get(name, f"{PACKAGE}.{package}")
         below = home.removeprefix(f"{PACKAGE}.{package}").strip(".").split(".")
-        found.append(Name(name, below[0] if len(below) > 1 else "", _summary(root, home, name)))
-    return sorted(found, key=lambda each: each.name.lower())
+        # `Detector.html` and `detector.html` are one file where the file system ignores case.
+        is_shared = name.islower() and name in {other.lower() for other in listed if other != name}
+        page = f"{name}_function" if is_shared else name
+        folder = below[0] if len(below) > 1 else ""
+        found.append(Name(name, folder, _summary(root, home, name), page))
+    return sorted(found, key=lambda each: (each.name.lower(), each.name))
 
 
 def _listed(tree: ast.Module) -> list[str]:
@@ -108,37 +124,67 @@ def _summary(root: pathlib.Path, home: str, name: str) -> str:
     return next((_first(ast.get_docstring(node)) for node in found), "")
 
 
-def page(root: pathlib.Path, package: str) -> str:
-    """The page of a package: its docstring, a table of its names, and each of them."""
-    names, path = public(root, package), f"{PACKAGE}.{package}"
-    told = ast.get_docstring(_read(root, path)) or ""
-    lines = [f"# {PAGES[package]}", "", f"`{path}`", "", told, ""]
-    lines += ["| name | what it is |", "| --- | --- |"]
-    lines += [
-        f"| [`{each.name}`][{path}.{each.name}] | {each.summary.replace('|', chr(92) + '|')} |"
-        for each in names
+def grouped(names: list[Name]) -> list[tuple[str, list[Name]]]:
+    """The names under the titles of `GROUPS`; without a title if they stand in no group."""
+    if not any(name.folder and name.folder in GROUPS for name in names):
+        return [("", names)]
+    return [
+        (title, [name for name in names if name.folder == folder])
+        for folder, title in GROUPS.items()
     ]
-    groups = GROUPS if any(each.folder in GROUPS and each.folder for each in names) else {"": ""}
-    for folder, title in groups.items():
+
+
+def index(root: pathlib.Path, package: str) -> str:
+    """The page of a package: its docstring, and a table of its names."""
+    path = f"{PACKAGE}.{package}"
+    lines = [
+        BELOW_GUIDES,
+        f"# {PAGES[package]}",
+        "",
+        f"`{path}`",
+        "",
+        ast.get_docstring(_read(root, path)) or "",
+    ]
+    for title, names in grouped(public(root, package)):
         lines += ["", f"## {title}"] if title else []
-        for each in names:
-            if each.folder == folder or not title:
-                level = 3 if title else 2
-                lines += ["", f"::: {path}.{each.name}", f"    options: {{heading_level: {level}}}"]
+        lines += ["", "| name | what it is |", "| --- | --- |"]
+        for name in names:
+            summary = name.summary.replace("|", "\\|")
+            lines.append(f"| [`{name.name}`]({name.page}.md) | {summary} |")
     return "\n".join(lines) + "\n"
 
 
+def summary(root: pathlib.Path, package: str) -> str:
+    """The list of a package's pages, for the navigation."""
+    lines = [f"* [{PAGES[package]}](index.md)"]
+    for title, names in grouped(public(root, package)):
+        lines += [f"* {title}"] if title else []
+        indent = "    " if title else ""
+        lines += [f"{indent}* [{name.name}]({name.page}.md)" for name in names]
+    return "\n".join(lines) + "\n"
+
+
+def folder(package: str) -> str:
+    """The folder of a package's pages."""
+    return f"reference/{package.replace('.', '_')}"
+
+
 def pages(root: pathlib.Path) -> Iterator[tuple[str, str]]:
-    """What the folder `reference` holds: address and text of each page, and their list."""
+    """Address and text of each page in the folder `reference`, and of the lists of pages."""
     listed = ["* [Reference](index.md)"]
     table = ["| package | what is in it |", "| --- | --- |"]
     for package, title in PAGES.items():
-        address = f"{package.replace('.', '_')}.md"
-        yield f"reference/{address}", page(root, package)
-        listed.append(f"* [{title}]({address})")
+        start = folder(package)
+        yield f"{start}/index.md", index(root, package)
+        yield f"{start}/SUMMARY.md", summary(root, package)
+        for name in public(root, package):
+            yield f"{start}/{name.page}.md", PAGE.format(package=package, name=name.name)
+        below = start.removeprefix("reference/")
+        listed.append(f"* [{title}]({below}/)")
         first = _first(ast.get_docstring(_read(root, f"{PACKAGE}.{package}")))
-        table.append(f"| [`{package}`]({address}) | {first} |")
-    start = "# Reference\n\nEach public name once, from docstrings and signatures.\n\n"
+        table.append(f"| [`{package}`]({below}/index.md) | {first} |")
+    about = "A page for each public class and function, from docstrings and signatures."
+    start = f"# Reference\n\n{about}\n\n"
     yield "reference/index.md", start + "\n".join(table) + "\n"
     yield "reference/SUMMARY.md", "\n".join(listed) + "\n"
 
@@ -146,27 +192,26 @@ def pages(root: pathlib.Path) -> Iterator[tuple[str, str]]:
 def on_files(files, config):
     root = pathlib.Path(config.config_file_path).parent
     for address, text in pages(root):
-        files.append(File.generated(config, address, content=text))
+        is_list = address.endswith("SUMMARY.md")  # for the navigation; it is no page
+        inclusion = InclusionLevel.EXCLUDED if is_list else InclusionLevel.UNDEFINED
+        files.append(File.generated(config, address, content=text, inclusion=inclusion))
     config.extra["names"] = addresses(root)
     return files
 
 
 def addresses(root: pathlib.Path) -> dict[str, str]:
     """Where a name in code leads: `layers.ALiBi`, and `ALiBi` where only one package has it."""
-    full = {
-        f"{package}.{each.name}": package for package in PAGES for each in public(root, package)
+    found = {
+        f"{package}.{name.name}": f"{folder(package)}/{name.page}.html"
+        for package in PAGES
+        for name in public(root, package)
     }
-    found = {name: _address(package, name) for name, package in full.items()}
-    short = collections.Counter(name.rpartition(".")[2] for name in full)
-    for name, package in full.items():
+    short = collections.Counter(name.rpartition(".")[2] for name in found)
+    for name, address in list(found.items()):
         last = name.rpartition(".")[2]
         if short[last] == 1 and len(re.findall("[A-Z]", last)) > 1:  # no word of other meaning
-            found[last] = _address(package, name)
+            found[last] = address
     return found
-
-
-def _address(package: str, name: str) -> str:
-    return f"reference/{package.replace('.', '_')}.html#{PACKAGE}.{name}"
 
 
 def on_page_content(content, page, config, **_):
@@ -175,6 +220,9 @@ def on_page_content(content, page, config, **_):
     numbers = iter(range(len(taken)))
     content = SOURCE.sub(lambda _: f"<!-- source {next(numbers)} -->", content)
     up = "../" * page.file.src_uri.count("/")
+    if "package" in page.meta:
+        line = f"from {page.meta['package']} import {page.title}"
+        content = content.replace("</h1>", f"</h1>\n<p><code>{line}</code></p>", 1)
 
     def linked(found):
         address = config.extra["names"].get(found[1].removeprefix(f"{PACKAGE}."))
