@@ -30,7 +30,9 @@ MAY_IMPORT = {
     "terminal": ["extras"],
     "words": [],
     "layers": ["accelerators", "assertions", "gradients"],
-    "generation": ["accelerators", "assertions", "layers.masks", "layers.portable", "words"],
+    "generation": [
+        *("accelerators", "array_files", "assertions", "layers.masks", "layers.portable", "words")
+    ],
     "detection": ["assertions", "layers.masks"],
     "training": [
         "accelerators",

@@ -54,6 +54,8 @@ class Run:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             cwd=ROOT,
+            # A shell lets its background jobs ignore Ctrl-C, and what they start inherits that.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
             env={
                 **os.environ,
                 "PYTHONUNBUFFERED": "1",
