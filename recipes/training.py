@@ -152,7 +152,7 @@ def fit(config, folder, model, make, steps, callbacks=(), *, epochs=None, name=N
         identity=folder.checkpoint_identity(),
     )
     every = [distribution.Guard(), schedule, *callbacks, *kept, Clock(folder)]
-    every.append(Progress(schedule))
+    every.append(Progress(schedule, documented_epochs(config)))
     try:
         history = fitting.fit_epochs(
             model, make, steps, epochs, resume.after(every), resume.start, **options
@@ -169,6 +169,14 @@ def fit(config, folder, model, make, steps, callbacks=(), *, epochs=None, name=N
         )
     merge_adapter(config, folder, model, name)
     return history
+
+
+def documented_epochs(config):
+    """Epochs of the documented result of a recipe; None if the run has other data or model."""
+    documented, base = getattr(config, "DOCUMENTED_EPOCHS", None), type(config)()
+    if documented is None or config.run.smoke:
+        return None
+    return documented if (config.data, config.model) == (base.data, base.model) else None
 
 
 def fit_images(config, folder, model, batches, valid, number):
@@ -293,7 +301,7 @@ def finish(
         ValueError: If an export failed, when all else is done.
     """
     metrics |= {"parameters": model.count_params()} if model else {}
-    metrics |= {"epochs": len(history["loss"])} if history else {}
+    metrics |= {"epochs": round(history["epochs"][-1], 2)} if history else {}
     folder.write_metrics(metrics | {"seconds_training_and_evaluation": folder.seconds()})
     for name, export in (exports or {}).items():
         if export is not None:

@@ -88,9 +88,10 @@ class BudgetedDecay(StepCounter):
     `decay` is `1 - spent` (Li et al. 2020, "Budgeted training", https://arxiv.org/abs/1905.04753)
     or `(1 + cos(pi spent)) / 2` (Loshchilov & Hutter 2017, https://arxiv.org/abs/1608.03983).
     With `steps` alone the rates are the same on every machine; with `minutes` a quicker machine
-    takes more steps, and the decay still ends in time. The clock runs during compilation,
-    validation and other callbacks too. Puts `seconds` since the start of training into each epoch's
-    logs.
+    takes more steps, and the decay still ends in time. The clock starts when the first step, which
+    compiles, has run; it goes on during validation and in other callbacks. Puts two numbers into
+    each epoch's logs: `seconds` on that clock, and `epochs`, the trained ones with the share of the
+    last that was trained.
 
     Steps are those of the optimizer: with `gradient_accumulation_steps=k`, `k` batches make one.
     With `steps_per_execution` above 1 the rate is set once for each execution, to the mean of the
@@ -149,7 +150,7 @@ class BudgetedDecay(StepCounter):
         self.warmup_steps = warmup_steps
         self.steps = steps
         self.minutes = minutes
-        self._start = math.nan  # until training begins
+        self._start = math.nan  # of the clock; until training begins
         self._second = math.nan  # when the second execution began: the first compiles
         self._ahead = 1  # batches of the execution that runs
 
@@ -174,26 +175,26 @@ class BudgetedDecay(StepCounter):
     # At the beginning of a step: a callback at its end makes Keras wait for the step's result,
     # and the accelerator for Keras.
     def on_train_batch_begin(self, batch: int, logs: dict[str, Any] | None = None) -> None:
-        is_second = 0 < self._step == self._ahead
+        if 0 < self._step == self._ahead:  # the second execution
+            self._start = self._second = time.monotonic()
         before = self._step
         shares = [self._share(step) for step in self.begin_execution(batch)]
         self._ahead = self._step - before
         self._set(sum(shares) / len(shares))
-        if is_second:
-            self._second = time.monotonic()
         self._stop_if_over()  # Keras heeds it after this step
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         super().on_epoch_end(epoch, logs)
         if logs is not None:
-            logs["seconds"] = time.monotonic() - self._start
+            logs["seconds"] = self.seconds()
+            logs["epochs"] = self.epochs() if (self.params or {}).get("steps") else epoch + 1.0
         self._stop_if_over()
 
     def get_state(self) -> dict[str, Any]:
         """Batches and seconds, for `ExactResume`: the clock of another process says nothing."""
         if math.isnan(self._start):
             return {}
-        return {**super().get_state(), "seconds": time.monotonic() - self._start}
+        return {**super().get_state(), "seconds": self.seconds()}
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Goes on from the steps and seconds of another run."""
@@ -201,6 +202,14 @@ class BudgetedDecay(StepCounter):
         self._start = time.monotonic() - state["seconds"]
         if self._step > self._ahead:  # the pace of the other process
             self._second = self._start
+
+    def seconds(self) -> float:
+        """Returns the seconds on the clock, those of earlier processes included."""
+        return time.monotonic() - self._start
+
+    def epochs(self) -> float:
+        """Returns how many epochs were trained, the step that runs included."""
+        return self._step / (self.params or {})["steps"]
 
     def minutes_left(self) -> float:
         """Of the budget that ends first; of one of steps, at the pace so far, the first left out.

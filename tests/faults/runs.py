@@ -20,6 +20,8 @@ from keras_transformers.training.snapshot import PARTS
 ROOT = pathlib.Path(__file__).parent.parent.parent
 DATA = ROOT / "recipes" / "data"
 EPOCH, STEP = re.compile(r"Epoch (\d+)/\d+"), re.compile(r"(\d+)/(\d+) .{0,40}━")
+# A shell lets its background jobs ignore Ctrl-C, and what they start would inherit that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 PLAIN = re.compile(r"\x1b\[[0-9;]*m|\x08")
 
 
@@ -54,8 +56,6 @@ class Run:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             cwd=ROOT,
-            # A shell lets its background jobs ignore Ctrl-C, and what they start inherits that.
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
             env={
                 **os.environ,
                 "PYTHONUNBUFFERED": "1",

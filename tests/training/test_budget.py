@@ -52,8 +52,10 @@ def test_a_budget_of_time_decays_to_its_end(monkeypatch):
     clock = lambda: 100.0 + 6 * len(seen.rates)  # noqa: E731  six seconds a step
     monkeypatch.setattr(budget.time, "monotonic", clock)
     history = fit(BudgetedDecay(1.0, minutes=1.0), seen)
-    np.testing.assert_allclose(seen.rates, np.arange(1, 0, -0.1), atol=1e-6)
-    assert history["seconds"] == [30.0, 60.0]
+    # The first step compiles, and takes none of the minute.
+    np.testing.assert_allclose(seen.rates, [1.0, *np.arange(1, -0.05, -0.1)], atol=1e-6)
+    assert history["seconds"] == [24.0, 54.0, 66.0]
+    np.testing.assert_allclose(history["epochs"], [1.0, 2.0, 2.4])
 
 
 def test_the_budget_that_ends_first_counts():

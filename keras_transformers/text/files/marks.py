@@ -1,6 +1,8 @@
 """Sentences with marks: what of them a translator reads, and what its answer means."""
 
+import bisect
 import dataclasses
+import math
 import re
 from collections.abc import Callable, Sequence
 
@@ -199,24 +201,26 @@ def _nesting(parts: Parts) -> tuple[list[int], list[int], list[int], dict[int, i
 
     None where pairs cross.
     """
-    opened: list[tuple[int, bool]] = []
-    closed, empty, around = [], [], {}
+    opened: list[int] = []
+    around: dict[int, int] = {}
+    closed, empty, filled = [], [], 0  # as many of the opened pairs have something in them
     for part in parts:
         if isinstance(part, str) or part.kind in ("alone", "break", "soft"):
             if not isinstance(part, str) or part.strip():
-                opened = [(pair, True) for pair, _ in opened]
+                filled = len(opened)
         elif part.kind == "open":
-            around[part.pair] = opened[-1][0] if opened else 0
-            opened.append((part.pair, False))
-        elif opened and opened[-1][0] == part.pair:
-            _, filled = opened.pop()
-            if not filled:
+            around[part.pair] = opened[-1] if opened else 0
+            opened.append(part.pair)
+        elif opened and opened[-1] == part.pair:
+            opened.pop()
+            if filled <= len(opened):
                 empty.append(part.pair)
-        elif part.pair in [pair for pair, _ in opened]:
+            filled = min(filled, len(opened))
+        elif part.pair in around and part.pair in opened:
             return None
         else:
             closed.append(part.pair)
-    return closed, [pair for pair, _ in opened], sorted(empty), around
+    return closed, opened, sorted(empty), around
 
 
 def with_unseen(parts: Parts, source: Parts) -> Parts:
@@ -231,11 +235,13 @@ def with_unseen(parts: Parts, source: Parts) -> Parts:
         else:
             marks += isinstance(part, Mark)
         length += _length(part)
-    total = sum(map(_length, parts))
+    if not unseen:
+        return parts
+    places = _Places(parts)
     for position, marks, mark in reversed(unseen):
-        put = _soft if mark.kind == "soft" else _break
-        parts = put(parts, mark, position * total / max(length, 1), marks)
-    return parts
+        put = places.put_soft if mark.kind == "soft" else places.put_break
+        put(mark, position * places.total / max(length, 1), marks)
+    return places.parts()
 
 
 def _length(part: str | Mark) -> int:
@@ -244,38 +250,85 @@ def _length(part: str | Mark) -> int:
     return int(part.kind == "break")
 
 
-def _soft(parts: Parts, mark: Mark, wanted: float, marks: int) -> Parts:
-    """Parts with a mark near a position, behind as many other marks if there is a choice."""
-    choices: list[tuple[float, int, int, int]] = []
-    at = passed = 0
-    for i, part in enumerate((*parts, "")):
-        inside = min(max(round(wanted - at), 0), len(part)) if isinstance(part, str) else 0
-        choices.append((abs(at + inside - wanted), abs(passed - marks), i, inside))
-        if i < len(parts):
+class _Places:
+    """Where breaks and soft marks may stand in parts.
+
+    Positions count characters of the text. A break has the length of the space that it takes, so
+    that they stay as they are. Each mark takes time that grows with the logarithm of the parts.
+
+    Args:
+        parts: The parts. Marks come from the last to the first.
+    """
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = (*parts, "")
+        self._starts: list[int] = []  # of each part
+        self._ends: list[int] = []  # the last position that a mark in a part can have
+        self._marks: list[int] = []  # before each part, without breaks and soft marks
+        self._spaces: dict[int, tuple[int, int]] = {}  # position -> part and character
+        self._free: list[int] = []  # positions of spaces that a break may take, in order
+        self._put: list[tuple[int, int, bool, int, Mark]] = []
+        at = passed = 0
+        for i, part in enumerate(self._parts):
+            self._starts.append(at)
+            self._marks.append(passed)
+            if isinstance(part, str):
+                for space in re.finditer(" ", part):
+                    j = space.start()
+                    self._spaces[at + j] = (i, j)
+                    if not _STARTS.match(part, j + 1):
+                        self._free.append(at + j)
             at += _length(part)
+            self._ends.append(at if isinstance(part, str) else self._starts[-1])
             passed += isinstance(part, Mark) and part.kind not in ("break", "soft")
-    _, _, i, j = min(choices)
-    part = parts[i] if i < len(parts) else ""
-    if isinstance(part, Mark):
-        return (*parts[:i], mark, *parts[i:])
-    return joined([*parts[:i], part[:j], mark, part[j:], *parts[i + 1 :]])
+        self.total = at
 
+    def put_break(self, mark: Mark, wanted: float, marks: int) -> None:
+        """Puts a mark for the space that is nearest to a position, if there is one."""
+        near = bisect.bisect_left(self._free, wanted)
+        choices: list[float] = list(self._free[max(near - 1, 0) : near + 1])
+        if wanted in self._spaces:  # where it was, a line may begin with anything
+            choices.append(wanted)
+        if choices:
+            position = int(min(choices, key=lambda at: (abs(at - wanted), at)))
+            i, j = self._spaces.pop(position)
+            self._put.append((i, j, True, -len(self._put), mark))
+            near = bisect.bisect_left(self._free, position)
+            if self._free[near : near + 1] == [position]:
+                del self._free[near]
 
-def _break(parts: Parts, mark: Mark, wanted: float, marks: int) -> Parts:
-    """Parts with a mark for the space that is nearest to a position, if there is one."""
-    choices: list[tuple[float, int, int]] = []
-    at = 0
-    for i, part in enumerate(parts):
-        if isinstance(part, str):
-            choices += [
-                (abs(at + j - wanted), i, j)
-                for j, letter in enumerate(part)
-                if letter == " " and (at + j == wanted or not _STARTS.match(part, j + 1))
-            ]
-        at += _length(part)
-    if not choices:
-        return parts
-    _, i, j = min(choices)
-    part = parts[i]
-    assert isinstance(part, str)
-    return joined([*parts[:i], part[:j], mark, part[j + 1 :], *parts[i + 1 :]])
+    def put_soft(self, mark: Mark, wanted: float, marks: int) -> None:
+        """Puts a mark near a position, behind as many other marks if there is a choice."""
+        choices = []
+        for position in (math.floor(wanted), math.floor(wanted) + 1):
+            low = bisect.bisect_left(self._ends, position)
+            high = bisect.bisect_right(self._starts, position)
+            near = bisect.bisect_left(self._marks, marks, low, high)
+            before = self._marks[max(near - 1, low)] if low < high else 0
+            first = bisect.bisect_left(self._marks, before, low, high)
+            for i in {low, first, near} & {*range(low, high)}:
+                inside = position - self._starts[i]
+                cost = (abs(position - wanted), abs(self._marks[i] - marks))
+                choices.append((*cost, i, inside))
+        if not choices:
+            choices.append((0.0, 0, len(self._parts) - 1, 0))
+        *_, i, inside = min(choices)
+        self._put.append((i, inside, False, -len(self._put), mark))
+
+    def parts(self) -> Parts:
+        """The parts with the marks."""
+        found: list[str | Mark] = []
+        put = sorted(self._put, key=lambda each: each[:4])
+        put.append((len(self._parts), 0, False, 0, Mark("", "soft")))
+        marks = iter(put)
+        i, inside, takes_space, _, mark = next(marks)
+        for number, part in enumerate(self._parts):
+            at = 0
+            while i == number:
+                if isinstance(part, str):
+                    found.append(part[at:inside])
+                    at = inside + takes_space
+                found.append(mark)
+                i, inside, takes_space, _, mark = next(marks)
+            found.append(part[at:] if isinstance(part, str) else part)
+        return joined(found)

@@ -99,7 +99,7 @@ class PoFile(TextFile):
         text = _text(parts)
         if text == segment.present:
             return self.text[segment.start : segment.end]
-        keyword = len(self.text[: segment.start].rpartition("\n")[2])
+        keyword = segment.start - self.text.rfind("\n", 0, segment.start) - 1
         newline = "\r\n" if "\r\n" in self.text else "\n"
         lines = re.findall(r"[^\n]*\n|[^\n]+", text) or [""]
         if len(lines) == 1 and keyword + len(_quoted(text)) <= WIDTH:
@@ -178,7 +178,8 @@ class PoFile(TextFile):
             self.left_out["with plural forms that the header does not tell"] += 1
             return
         number, form = self._forms
-        if [slot.index for slot in slots] != [str(i) for i in range(number)]:
+        numbers = [slot.index for slot in slots]
+        if len(slots) != number or numbers != [str(i) for i in range(number)]:
             raise self.damaged(
                 slots[0].start,
                 f"must have {number} plural forms, as the header says. Received: {len(slots)}",

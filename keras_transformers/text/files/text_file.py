@@ -1,5 +1,6 @@
 """A file to translate: its texts, and all else, which stays as it is."""
 
+import bisect
 import collections
 import dataclasses
 import re
@@ -9,6 +10,7 @@ from typing import ClassVar
 from keras_transformers.text.files.marks import marked
 from keras_transformers.text.files.parts import Mark, Parts, Segment, joined
 
+MOST_TRIALS = 1000  # readings of a file to find the translations that change its structure
 _OTHER_STRUCTURE = "whose translation would change the structure"
 # ICU's argument with a text for each form, which would have to be translated form by form.
 _FORMS = re.compile(r"\{\s*\w+\s*,\s*(?:plural|select|selectordinal)\s*,")
@@ -115,6 +117,7 @@ class TextFile:
         if text == self.text:
             return self.data
         if not self.same_structure(text):
+            self._trials = 0
             kept = set(self._harmless(changed, wanted, []))
             text = self._spliced([x if i in kept else None for i, x in enumerate(changed)])
         return self.encoded(text)
@@ -125,8 +128,9 @@ class TextFile:
         text = self._spliced([x if i in trial else None for i, x in enumerate(changed)])
         if self.same_structure(text):
             return [*kept, *more]
-        if len(more) == 1:
-            self.left_out[_OTHER_STRUCTURE] += 1
+        self._trials += 1
+        if len(more) == 1 or self._trials > MOST_TRIALS:
+            self.left_out[_OTHER_STRUCTURE] += len(more)
             return kept
         half = len(more) // 2
         kept = self._harmless(changed, more[:half], kept)
@@ -153,13 +157,14 @@ class TextFile:
             for segment, parts in zip(self.segments, translations, strict=True)
             if parts is not None
         ]
-        self._inside = [(x.start, x.end, self.written(p, x)) for x, p in pairs if x.inside]
-        outer = [(x.start, x.end, self.written(p, x)) for x, p in pairs if not x.inside]
-        free = [
-            each
-            for each in self._inside
-            if not any(start <= each[0] < end for start, end, _ in outer)
-        ]
+        self._inside = sorted((x.start, x.end, self.written(p, x)) for x, p in pairs if x.inside)
+        outer = sorted((x.start, x.end, self.written(p, x)) for x, p in pairs if not x.inside)
+        starts = [start for start, *_ in outer]
+        free = []
+        for each in self._inside:
+            before = bisect.bisect_right(starts, each[0]) - 1
+            if before < 0 or each[0] >= outer[before][1]:
+                free.append(each)
         return self._edited(0, len(self.text), [*outer, *free])
 
     def _raw(self, mark: Mark) -> str:
@@ -168,7 +173,8 @@ class TextFile:
             return mark.raw
         start, end = mark.span
         before = mark.raw[: len(mark.raw) - (end - start)]
-        return before + self._edited(start, end, [x for x in self._inside if start <= x[0] < end])
+        first, last = (bisect.bisect_left(self._inside, (at,)) for at in (start, end))
+        return before + self._edited(start, end, self._inside[first:last])
 
     def _edited(self, at: int, stop: int, edits: list[tuple[int, int, str]]) -> str:
         """The text from one position to another, with edits in it."""

@@ -4,7 +4,7 @@ import collections
 import itertools
 import re
 from collections.abc import Callable, Iterable, Sequence
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 from keras_transformers.contexts import in_context, without_context
 from keras_transformers.text.files.marks import Shown, fits, with_unseen
@@ -17,6 +17,7 @@ Ask: TypeAlias = Callable[[list[str]], Sequence[str | None]]
 Asked: TypeAlias = tuple[Parts, tuple[str, ...]]  # a sentence, and those before it
 
 _LINE_END = re.compile(r"\s*[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]\s*")
+MOST_PAIRS = 100  # of a sentence, whose words are looked for in its translation
 _SPACED = re.compile(r"([\s,;:.!?)\]]*)(.*?)([\s(\[]*)\Z", re.DOTALL)
 
 
@@ -175,19 +176,24 @@ def _found(core: Parts) -> Way:
 
 
 def _pairs(core: Parts) -> list[tuple[int, str]]:
-    """Numbers of the pairs that are whole, by their beginnings, and the words inside."""
-    found = []
+    """Numbers of the pairs that are whole, by their beginnings, and the words inside.
+
+    None where there are more than `MOST_PAIRS`, whose words can be within one another.
+    """
+    ends: dict[int, int] = {}
     for i, part in enumerate(core):
-        if isinstance(part, Mark) and part.kind == "open":
-            ends = [
-                j
-                for j, other in enumerate(core)
-                if isinstance(other, Mark) and other.kind == "close" and other.pair == part.pair
-            ]
-            words = _bare(core[i + 1 : ends[0]]).strip() if ends else ""
-            if not words:
-                return []
-            found.append((part.pair, words))
+        if isinstance(part, Mark) and part.kind == "close":
+            ends.setdefault(part.pair, i)
+    begins = [i for i, part in enumerate(core) if isinstance(part, Mark) and part.kind == "open"]
+    if len(begins) > MOST_PAIRS:
+        return []
+    found = []
+    for i in begins:
+        pair = cast(Mark, core[i]).pair
+        words = _bare(core[i + 1 : ends[pair]]).strip() if pair in ends else ""
+        if not words:
+            return []
+        found.append((pair, words))
     return found
 
 

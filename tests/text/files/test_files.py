@@ -489,6 +489,23 @@ def test_whatever_is_repeated_takes_time_in_proportion_to_the_size(suffix):
             assert seconds < 5, (unit, end, seconds)
 
 
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        (Subtitles, "1\n00:00:01,000 --> 00:00:02,000\n" + "a b\n" * 3000),
+        (MarkdownFile, "a b\n" * 3000),
+        (HtmlFile, "<p>" + "<b>a b</b> " * 3000),
+        (HtmlFile, "<p>" + "<b>a " * 3000 + "</b>" * 3000),
+    ],
+)
+def test_translating_takes_time_in_proportion_to_the_marks_of_a_sentence(kind, text):
+    """The first two took 9 and 6 seconds."""
+    begun = time.process_time()
+    file = kind(text.encode())
+    file.rebuilt(FileTranslator(shout, split).translate([file])[0])
+    assert time.process_time() - begun < 3
+
+
 def test_many_marks_in_a_sentence_are_named_in_linear_time():
     begun = time.process_time()
     shown = Shown.of(("a", *[Mark("<wbr>")] * 5000, "b <x1/>"))

@@ -121,3 +121,10 @@ def test_counted_placeholders_keep_their_order():
     named = data.replace(b"%s", b"%(a)s").replace(b"%d", b"%(b)d")
     turned = translated(named, lambda texts: ["in %(b)d Dateien %(a)s"] * len(texts))
     assert b'msgstr "in %(b)d Dateien %(a)s"' in turned
+
+
+def test_a_header_with_countless_plural_forms_costs_nothing():
+    """It took 3.6 GB."""
+    data = plural(b"nplurals=2; plural=n != 1;").replace(b"nplurals=2", b"nplurals=999999999999")
+    with pytest.raises(ValueError, match="must have 999999999999 plural forms.*Received: 2"):
+        PoFile(data)
