@@ -208,6 +208,7 @@ def score(model, classes, preprocessing, valid, test):
         for name, value in dataclasses.asdict(values).items()
         if (part, name) != ("held_out", "threshold")
     }
+    metrics["test_examples"] = len(test.images)
     return metrics, served, found, held_out
 
 

@@ -10,6 +10,7 @@ import math
 import pathlib
 import shutil
 import tempfile
+import textwrap
 import time
 import uuid
 
@@ -23,6 +24,7 @@ from keras_transformers.training import Tracker
 from keras_transformers.training.resume import difference
 
 from . import next_steps
+from .progress import one_line, shell_command
 
 RUN, LOCK = "run.json", "lock"
 # What recipes write, in the order in which `--overwrite` removes it; `run.json` lists what other
@@ -97,6 +99,8 @@ class RunFolder:
     def __init__(self, path, resume=False, overwrite=False, identity=None):
         self._started, self._failed = time.perf_counter(), []
         self._track = self._tracker = None  # what it is made of, and the `Tracker`
+        # For `next_steps`: the recipe's module, and the options of a longer run.
+        self.recipe, self.longer = "__main__", None
         self._asked = None  # what was exported, if it has answered
         self._begun, self._waiting = False, {}  # name -> arguments of `keep`
         self._resume, self._overwrite = resume, overwrite
@@ -269,7 +273,7 @@ class RunFolder:
         return callbacks + ([self._tracker.callback(name or "")] if self._tracker else [])
 
     def write_metrics(self, metrics):
-        """Writes a flat dict of numbers, and prints it: before anything is drawn or exported.
+        """Writes a flat dict, and prints its numbers: before anything is drawn or exported.
 
         `seconds`, of the run so far, comes to it, and is brought up to date by `end`.
         """
@@ -277,8 +281,9 @@ class RunFolder:
         metrics["seconds"] = self.seconds()
         self.write_json("metrics.json", metrics)
         for name, value in metrics.items():
-            number = f"{value:,.2f}" if isinstance(value, float) else f"{value:,}"
-            print(f"  {name:32} {number}")
+            if not isinstance(value, str):
+                number = f"{value:,.2f}" if isinstance(value, float) else f"{value:,}"
+                print(f"  {name:32} {number}")
 
     @contextlib.contextmanager
     def drawing(self, name):
@@ -340,20 +345,26 @@ class RunFolder:
         """
         quoted = [json.dumps(str(each), ensure_ascii=False) for each in (self.path, raw)]
         told = (f"{name}={json.dumps(value)}" for name, value in options.items())
-        quoted = quoted[0], ", ".join([quoted[1], *told])
-        line = shown.format("keras_transformers.load({}).predict({})".format(*quoted))
+        load = f"keras_transformers.load({quoted[0]})"
+        predict = shown.format(f"model.predict({', '.join([quoted[1], *told])})")
         try:
             answer = of(keras_transformers.load(self.path).predict(raw, **options))
         except Exception as error:  # which costs a sentence, not the run
             print(f"What was exported gives no answer: {error}")
             return
-        print(f"{line}  # {'' if repeatable else 'another each time: '}{answer!r}")
+        print(f"In Python:\n  model = {load}\n  {predict}")
+        print(one_line(repr(answer), f"  # {'' if repeatable else 'another each time: '}"))
         self._asked = (raw, options)
 
-    def show_next(self):
-        """Prints the commands with which one goes on: see `next_steps`."""
-        for command, what in next_steps.commands(self.path, self._asked):
-            print(f"{what}:\n  {command}")
+    def show_next(self, still_learning=False):
+        """Prints how one goes on, see `next_steps`: with a longer run if it was still learning."""
+        longer = self.longer if still_learning else None
+        if self.recipe == "__main__":
+            for command, what in next_steps.commands(self.path, self._asked, longer):
+                print(f"{what}:\n{textwrap.indent(shell_command(command), '  ')}")
+        else:  # a program or a notebook has called it
+            for call, what in next_steps.calls(self.path, self.recipe, longer):
+                print(f"{what}:\n  {call}")
 
     def write_table(self, name, header, rows, delimiter="\t"):
         """Writes rows as values separated by tabs."""

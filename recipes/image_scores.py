@@ -19,12 +19,14 @@ def score(probabilities, corpus, history):
 def _scores(probabilities, corpus):
     if corpus.several:
         scores = score_labels(probabilities, corpus.labels, corpus.classes)
-        return scores, {f"test_{name}": value for name, value in scores.numbers().items()}
+        named = {f"test_{name}": value for name, value in scores.numbers().items()}
+        return scores, {**named, "test_examples": len(corpus.labels)}
     scores = score_classes(probabilities, corpus.labels, corpus.classes)
     return scores, {
         "test_top1": 100 * scores.top1,
         "test_top5": 100 * scores.top5,
         "test_calibration_error": scores.calibration_error,
+        "test_examples": len(corpus.labels),
     }
 
 

@@ -1,19 +1,33 @@
-"""What one does with a run that has ended: commands that work as they stand."""
+"""What one does with a run that has ended: commands or calls that work as they stand."""
 
 import json
 import pathlib
 import shlex
+import sys
 
 from .bad_input import COMMAND, program
 
+IMPROVEMENT = 0.01  # of the validation loss in the last epoch, from which on longer training pays
+OF_ONE_RUN = ("--output", "--minutes", "--epochs", "--seed", "--resume", "--overwrite")
 
-def commands(folder, asked=None):
+
+def still_learning(history):
+    """Whether the validation loss of a history still fell by more than 1 % at its end."""
+    names = ("val_cross_entropy", "val_loss")
+    values = next((history[name] for name in names if name in (history or {})), [])
+    if len(values) < 2 or values[-1] > min(values):
+        return False
+    return values[-2] - values[-1] > IMPROVEMENT * abs(values[-2])
+
+
+def commands(folder, asked=None, longer=None):
     """Commands that use a finished run, with what each does.
 
     Args:
         folder: Of the run.
         asked: What its model has answered: a text or the path of an image, and a dict of options of
             `predict`; None if it was asked nothing.
+        longer: Dict of the options of a longer run, if that is advised.
 
     Returns:
         List of `(command, what it does)`.
@@ -31,13 +45,50 @@ def commands(folder, asked=None):
         told = [word for key, x in options.items() for word in (f"--{key.replace('_', '-')}", x)]
         steps.append((line("predict", folder, raw, *told), "Ask it on the command line"))
         steps.append((line("demo", folder), "Try it in a page in the browser"))
+    if longer is not None:
+        again = folder.with_name(f"{folder.name}_longer")
+        told = [word for key, x in longer.items() for word in (f"--{key}", f"{x:g}")]
+        what = "Train longer: the validation loss still fell"
+        steps.append((line(name, *_own_options(), *told, "--output", again), what))
     other = _another(folder)
     if other is not None:
         steps.append((line("compare", other, folder), "Compare it with another run"))
-    else:
+    elif longer is None:
         again = folder.with_name(f"{folder.name}_seed_2")
-        steps.append((line(name, "--seed", 2, "--output", again), "Learn what chance does"))
+        what = "See how much the score depends on the random seed"
+        steps.append((line(name, *_own_options(), "--seed", 2, "--output", again), what))
     return steps
+
+
+def calls(folder, recipe, longer=None):
+    """The same for a run that a program or a notebook has called, as lines of Python.
+
+    Args:
+        folder, longer: As for `commands`.
+        recipe: Name of the recipe's module.
+    """
+    folder, short = pathlib.Path(folder), recipe.rpartition(".")[2]
+    if longer is not None:
+        options, ending, what = longer, "longer", "Train longer: the validation loss still fell"
+    else:
+        options, ending = {"seed": 2}, "seed_2"
+        what = "See how much the score depends on the random seed"
+    told = ", ".join(f"{key}={value:g}" for key, value in options.items())
+    again = str(folder.with_name(f"{folder.name}_{ending}"))
+    call = f"{short}.run(configure({short}.Config, {told}, output={again!r}))"
+    return [(call, f"{what} (add your other options)")]
+
+
+def _own_options():
+    """The options of this command line, but for those that differ from run to run."""
+    kept, words = [], sys.argv[1:]
+    while words:
+        word = words.pop(0)
+        if word.partition("=")[0] not in OF_ONE_RUN:
+            kept.append(word)
+        elif "=" not in word and words and not words[0].startswith("--"):
+            words.pop(0)
+    return kept
 
 
 def _another(folder):

@@ -23,6 +23,7 @@ from .bad_input import INTERRUPTED, ending_in_a_sentence, program
 from .data.fingerprints import fingerprints
 from .devices import on_devices
 from .folder import has_checkpoint, is_finished
+from .progress import lines_that_fit, shell_command
 from .published import is_published, positions
 from .repeated import gathered, several_of
 
@@ -127,7 +128,8 @@ def main(run, kind, description):
         config = _checked(config, base)
         if config.run.compile_cache:
             compile_cache()
-        with on_devices(config.run.devices, config.run.hosts), _with_resume_advice(called, config):
+        devices = on_devices(config.run.devices, config.run.hosts)
+        with lines_that_fit(), devices, _with_resume_advice(called, config):
             run(config)
 
 
@@ -139,8 +141,8 @@ def _with_resume_advice(called, config):
     except (KeyboardInterrupt, SystemExit) as error:
         by_signal = isinstance(error, KeyboardInterrupt) or error.code == TERMINATED
         if by_signal and has_checkpoint(config.run.output):
-            folder = shlex.quote(config.run.output)
-            print(f"Stopped. Continue with: {called} --output {folder} --resume", flush=True)
+            command = f"{called} --output {shlex.quote(config.run.output)} --resume"
+            print(f"Stopped. Continue with:\n{shell_command(command)}", flush=True)
         elif by_signal:
             print("Stopped before the first checkpoint.", flush=True)
         if isinstance(error, KeyboardInterrupt):

@@ -239,6 +239,7 @@ def score(config, preprocessing, tokenizer, model, images, labels):
         "test_accuracy": float(right.mean()),
         "test_accuracy_of_denials": float(right[denied].mean()),
         "test_accuracy_with_other_pictures": float(by_chance.mean()),
+        "test_examples": len(labels),
     }, (dataset, texts, found)
 
 

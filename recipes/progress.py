@@ -1,10 +1,16 @@
-"""What a run says of its time: at its start, while it trains, and when it has trained."""
+"""What a run prints: lines that fit the terminal, and how training goes."""
 
+import contextlib
 import datetime
 import math
+import shlex
+import shutil
+import sys
+import textwrap
 import time
 
 import keras
+import rich.cells
 import rich.console
 import rich.live
 import rich.text
@@ -12,8 +18,87 @@ import rich.text
 HIDDEN = ("epochs", "seconds", "val_rank")  # of an epoch's logs
 PAUSE = 0.2  # seconds from one drawing of the line to the next
 SHORTEST_BAR, LONGEST_BAR = 10, 30  # characters
+LONGEST_LINE = 120  # characters of a text that is cut, where there is no terminal
 OBSERVED = 60  # seconds of training after which a forecast is made
 SCORING = 0.1  # share of the time that scoring takes, where nothing was scored yet
+
+
+@contextlib.contextmanager
+def lines_that_fit():
+    """A scope in which no line that is printed is longer than the terminal, if there is one."""
+    output = sys.stdout
+    if output.isatty():
+        sys.stdout = _Fitted(output)
+    try:
+        yield
+    finally:
+        sys.stdout.flush()
+        sys.stdout = output
+
+
+class _Fitted:
+    """An output that breaks long lines between words.
+
+    Args:
+        output: Where they go.
+    """
+
+    def __init__(self, output):
+        self._output, self._rest = output, ""
+
+    def write(self, text):
+        *lines, self._rest = (self._rest + text).split("\n")
+        for line in lines:
+            self._output.write(broken(line, columns()) + "\n")
+        return len(text)
+
+    def flush(self):
+        self._output.write(self._rest)
+        self._rest = ""
+        self._output.flush()
+
+    def __getattr__(self, name):
+        return getattr(self._output, name)
+
+
+def columns():
+    """The width of the terminal, in characters; if there is none, as good as infinite."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else 1 << 20
+
+
+def broken(line, width):
+    """A line as several, none of which is longer; what controls the terminal stays as it is."""
+    if len(line) <= width and rich.cells.cell_len(line) <= width or "\x1b" in line or "\r" in line:
+        return line
+    if rich.cells.cell_len(line) > len(line):  # characters as wide as two
+        parts = rich.text.Text(line).wrap(rich.console.Console(width=width), width)
+        return "\n".join(part.plain.rstrip() for part in parts)
+    indent = line[: len(line) - len(line.lstrip())] + "  "
+    parts = textwrap.wrap(
+        line, width, subsequent_indent=indent, break_on_hyphens=False, drop_whitespace=True
+    )
+    return "\n".join(parts)
+
+
+def one_line(text, before=""):
+    """A text that stands behind another one in a line, cut to the terminal."""
+    text = " ".join(text.split())
+    room = min(columns(), LONGEST_LINE) - rich.cells.cell_len(before)
+    if rich.cells.cell_len(text) > room:
+        text = rich.cells.set_cell_size(text, max(room - 1, 0)).rstrip() + "…"
+    return before + text
+
+
+def shell_command(command):
+    """A command in lines that fit the terminal, and that a shell reads as one."""
+    lines, width = [""], columns()
+    for word in map(shlex.quote, shlex.split(command)):
+        if lines[-1] and len(f"{lines[-1]} {word}") > width - 4:
+            lines[-1] += " \\"
+            lines.append(f"  {word}")
+        else:
+            lines[-1] += f" {word}" if lines[-1] else word
+    return "\n".join(lines)
 
 
 def announce(config):
@@ -30,7 +115,7 @@ def announce(config):
 
 
 class Progress(keras.callbacks.ProgbarLogger):
-    """Shows how training goes, in lines that are no longer than the terminal.
+    """Shows how training goes.
 
     One line is drawn anew while an epoch runs. One stays when the epoch has ended. Where the output
     is no terminal, only lines that stay are printed. Keras draws no bar beside this callback.
@@ -45,9 +130,13 @@ class Progress(keras.callbacks.ProgbarLogger):
     def __init__(self, budget, documented_epochs=None, console=None):
         super().__init__()
         self._budget, self._documented = budget, documented_epochs
-        self._console = console or rich.console.Console(highlight=False, soft_wrap=True)
+        self._console = console or rich.console.Console(highlight=False)
         self._live = None
         self._position = self._values = ""
+
+    def set_params(self, params):
+        keras.callbacks.Callback.set_params(self, params)
+        self.verbose = 1 if params["verbose"] == "auto" else params["verbose"]
 
     def on_train_begin(self, logs=None):
         self._began, self._drawn, self._forecast = time.monotonic(), 0.0, False
@@ -104,7 +193,7 @@ class Progress(keras.callbacks.ProgbarLogger):
         left = self._budget.minutes_left()
         if left > 0 and not self.model.stop_training:
             words.append(f"{time_of(left)} left")
-        width = self._console.width if self._console.is_terminal else 100
+        width = self._console.width if self._console.is_terminal else 1000
         while len("  ".join(words)) > width and len(words) > 3:
             del words[-3 if words[-1].endswith("left") else -2]
         self._say("  ".join(words)[:width])
@@ -176,11 +265,13 @@ def _length(*words):
 
 
 def shown_values(logs):
-    """The numbers of an epoch as words, without those that were not taken."""
+    """The numbers of an epoch as words, losses first, without those that were not taken."""
+    logs = logs or {}
+    names = sorted(logs, key=lambda name: name.removeprefix("val_") != "loss")
     return [
-        f"{name} {float(value):.4g}"
-        for name, value in (logs or {}).items()
-        if name not in HIDDEN and float(value) != -math.inf
+        f"{name} {float(logs[name]):.4g}"
+        for name in names
+        if name not in HIDDEN and float(logs[name]) != -math.inf
     ]
 
 

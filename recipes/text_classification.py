@@ -242,6 +242,7 @@ def compare(config, folder, data, tokenizer, ids):
         for name, mean, spread in zip(shown, means, spreads, strict=True):
             metrics[f"{start}_test_{name}"] = float(mean)
             metrics[f"{start}_test_{name}_spread"] = float(spread)
+    metrics["test_examples"] = len(data.test.texts)
     header = ["start", "seed", "valid_accuracy", *(f"test_{name}" for name in shown)]
     folder.write_table("runs.tsv", header, rows)
     folder.write_table("history.csv", ["start", "seed", "epoch", *CURVES], curves, delimiter=",")

@@ -30,6 +30,7 @@ from . import by_depth, streaming
 from .adapters import adapt, merge_adapter
 from .bad_input import raise_at_interrupt
 from .folder import Clock, RunFolder
+from .next_steps import still_learning
 from .options import identity, numbers
 from .progress import Progress, announce
 
@@ -45,6 +46,9 @@ def start_run(config):
     folder = RunFolder(run.output, run.resume, run.overwrite, identity(config))
     folder.write_json("config.json", numbers(config))
     folder.track(run.track, numbers(config))
+    folder.recipe = type(config).__module__
+    name = "minutes" if getattr(config.training, "minutes", None) else "epochs"
+    folder.longer = {name: 3 * of} if (of := getattr(config.training, name, None)) else None
     announce(config)
     keep_freed_memory()
     keras.utils.set_random_seed(run.seed)
@@ -318,5 +322,5 @@ def finish(
     metrics = folder.end()
     if use:
         use()
-    folder.show_next()
+    folder.show_next(still_learning(history))
     return metrics

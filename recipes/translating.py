@@ -19,8 +19,9 @@ from keras_transformers.visualization import attention_heat_map, grouped_bars
 
 from .data.directions import target_of, targets_of
 from .data.translation import both
+from .progress import one_line
 
-CURVES = ("loss", "cross_entropy", "accuracy", "bleu", "chrf")
+CURVES = ("cross_entropy", "accuracy", "bleu", "chrf")
 
 
 def translation(model, tokenizer, search, corpus=None):
@@ -86,20 +87,20 @@ def score(folder, data, translator, tokenize=None):
         triples = list(zip(sources, references, translations, strict=True))
         rows, directions = rows + triples, directions + [name] * len(triples)
         for source, reference, translation in triples[:8]:
-            print(f"  {source}\n    reference: {reference}\n    model:     {translation}")
-        for signature in report.signatures.values():
-            print(f"sacreBLEU {signature}{name and f' of {name}'}")
+            print(one_line(source, "  "))
+            print(one_line(reference, "    reference: "))
+            print(one_line(translation, "    model:     "))
     header = ["source", "reference", "translation"]
     if "" in reports:
         folder.write_json("report.json", reports[""])
         folder.write_table("translations.tsv", header, rows)
-        return _named(reports[""]["scores"]), rows
+        return _metrics(reports[""]["scores"], reports, rows), rows
     common = {report["tokenizer"] for report in reports.values()}
     common = common.pop() if len(common) == 1 else None
     folder.write_json("report.json", {"tokenizer": common, "directions": reports})
     table = [(*row, name) for row, name in zip(rows, directions, strict=True)]
     folder.write_table("translations.tsv", [*header, "direction"], table)
-    return _of_directions(reports), rows
+    return _metrics(_of_directions(reports), reports, rows), rows
 
 
 def calibrate(translator, valid):
@@ -117,11 +118,18 @@ def _of_directions(reports):
     names = next(iter(scores.values()))
     means = {name: float(np.mean([of[name] for of in scores.values()])) for name in names}
     own = {f"{name}_{way}": of[name] for way, of in scores.items() for name in ("bleu", "chrf")}
-    return _named(means | own)
+    return means | own
 
 
-def _named(scores):
-    return {f"test_{name}": score for name, score in scores.items()}
+def _metrics(scores, reports, rows):
+    """The scores by their names, on how many pairs, and sacreBLEU's signatures."""
+    signatures = {
+        f"signature_{name}_{direction}".rstrip("_"): f"sacreBLEU {signature}"
+        for direction, report in reports.items()
+        for name, signature in report["signatures"].items()
+    }
+    named = {f"test_{name}": score for name, score in scores.items()}
+    return {**named, "test_examples": len(rows), **signatures}
 
 
 def of_first(tokenizer, corpus):

@@ -11,6 +11,7 @@ from keras_transformers.extras import needed_by
 from keras_transformers.training.scripts import bleu_tokenizer
 
 LEAST = 1.0  # BLEU; below, a handful of words decides it
+LONGEST_SAMPLE = 76  # characters of a text that is shown
 SHARE = 0.1  # of the time, at most, that scorings without a fixed number of epochs take
 
 
@@ -138,7 +139,7 @@ class TranslationScores(keras.callbacks.Callback):
         triples = zip(self.sources, translations, self.references, strict=True)
         self.examples = list(triples)[: max(self.samples, 3)]
         for source, translation, _ in self.examples[: self.samples]:
-            print(f"\n  {source}\n  -> {translation}")
+            print(f"\n  {_shortened(source)}\n  -> {_shortened(translation)}")
         own = {name: self._score_of(name, translations) for name in self._groups}
         if own:
             bleu, chrf = (sum(each) / len(own) for each in zip(*own.values(), strict=True))
@@ -152,6 +153,12 @@ class TranslationScores(keras.callbacks.Callback):
         rows = self._groups[name]
         ours, references = ([side[row] for row in rows] for side in (translations, self.references))
         return score_translations(ours, references, self._tokenizers[name])[:2]
+
+
+def _shortened(text: str) -> str:
+    """A text in one line of at most `LONGEST_SAMPLE` characters."""
+    text = " ".join(text.split())
+    return text if len(text) <= LONGEST_SAMPLE else f"{text[: LONGEST_SAMPLE - 1]}…"
 
 
 def _rows_of_groups(groups: Sequence[str] | None) -> dict[str, list[int]]:

@@ -73,7 +73,7 @@ def chain(recipe, output, arguments, steps, epochs, start, kills, rng):
         died.append((*run.step(), how.name, int(kept[-1].removeprefix("step-")) if kept else None))
         # Before its first line runs, or where nothing is to be kept, the system ends the process.
         allowed = {STATUS[how], -how} if begins else {STATUS[how]}
-        advised = begins or how == signal.SIGKILL or "Continue with: " in run.said
+        advised = begins or how == signal.SIGKILL or "Continue with:" in run.said
         if status not in allowed or not advised:
             return None, [*died, status], run.said
     run = Run(recipe, output, *arguments, "--resume")

@@ -70,7 +70,7 @@ def test_a_run_says_at_once_what_it_will_do_and_for_how_long_at_most(name, capsy
     config = kind(name)()
     announce(config)
     said, of = capsys.readouterr().out, config.training
-    assert said.startswith(f"{config.run.output}: reads the data; trains,")
+    assert said.startswith(f"{config.run.output}: reads the data, trains")
     for unit in ("minutes", "epochs"):
         if getattr(of, unit, None):
             assert f"{getattr(of, unit):g} {unit}" in said

@@ -70,8 +70,9 @@ def test_ctrl_c_ends_a_run_and_the_command_that_it_prints_continues_it(recipe, t
     shown = read_until(stopped, "\0")
     assert stopped.wait() == 130
     assert "Stops after this step" in shown and "Traceback" not in shown
-    (line,) = (line for line in shown.splitlines() if "Continue with: " in line)
-    words = shlex.split(line.partition("Continue with: ")[2])
+    words = shlex.split(
+        shown.replace("\r\n", "\n").replace("\\\n", "").partition("Continue with:")[2]
+    )
     assert words[:3] == ["python", "-m", f"recipes.{recipe}"]
     subprocess.run([sys.executable, *words[1:]], check=True, capture_output=True)
     for ours, expected in zip(
