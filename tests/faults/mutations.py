@@ -363,15 +363,15 @@ def read_some(kind, folder, seed, start, count):
         print(json.dumps(opened), file=out, flush=True)
         pathlib.Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
         before, began = _memory("VmRSS"), time.process_time()
-        ended, what = _ended(reader, copy)
+        end, what = ended(reader, copy)
         row = {"seconds": time.process_time() - began, "bytes": _memory("VmHWM") - before}
-        row |= {"ended": ended, "what": what}
+        row |= {"ended": end, "what": what}
         if _is_fault(row):
             _keep(folder, opened)
         print(json.dumps(row), file=out, flush=True)
 
 
-def _ended(reader, path):
+def ended(reader, path):
     """How the reading of a file ended, and what it said."""
     try:
         reader.read(path)
