@@ -71,6 +71,20 @@ def end_at_interrupt():
     signal.signal(signal.SIGINT, end)
 
 
+def look_first():
+    """Answers what can be answered before TensorFlow is imported: see `first_look`."""
+    from .first_look import look
+
+    if sys.argv[0] == "-m":
+        names = [word for word in sys.orig_argv if word.startswith(f"{__package__}.")]
+        name = names[0].removeprefix(f"{__package__}.") if names else ""
+    else:
+        name = sys.argv[0].partition(" ")[2].replace("-", "_")
+    path = pathlib.Path(__file__).with_name(f"{name}.py")
+    if name and path.is_file():
+        look(path, sys.argv[1:])
+
+
 def raise_at_interrupt():
     """From now on, Ctrl-C raises a KeyboardInterrupt, and the next one ends the process at once.
 

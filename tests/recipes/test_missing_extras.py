@@ -42,7 +42,7 @@ def block(monkeypatch, package):
 @pytest.mark.parametrize("name", installed.NAMES)
 def test_a_recipe_without_the_extra_ends_in_a_line(name, fresh):
     block(fresh, "tyro")
-    fresh.setattr(sys, "argv", ["keras-transformers", name, "--help"])
+    fresh.setattr(sys, "argv", ["keras-transformers", name])
     with pytest.raises(SystemExit) as ended:
         installed.main()
     assert str(ended.value) == (
@@ -54,9 +54,9 @@ def test_a_recipe_without_the_extra_ends_in_a_line(name, fresh):
 @pytest.mark.parametrize("name", installed.NAMES)
 def test_a_module_of_the_clone_without_the_extra_ends_in_a_line(name, fresh, capsys):
     block(fresh, "tyro")
-    fresh.setattr(sys, "argv", ["-m", "--help"])  # as it is until the module is found
+    fresh.setattr(sys, "argv", ["-m"])  # as it is until the module is found
     importlib.import_module("recipes")
-    fresh.setattr(sys, "argv", [str(ROOT / "recipes" / f"{name}.py"), "--help"])
+    fresh.setattr(sys, "argv", [str(ROOT / "recipes" / f"{name}.py")])
     try:
         importlib.import_module(f"recipes.{name}")
     except ModuleNotFoundError as error:

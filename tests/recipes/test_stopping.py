@@ -47,7 +47,7 @@ def weights(folder):
 @pytest.mark.parametrize("module", ["recipes.vit", "recipes.predict"])
 def test_ctrl_c_while_a_program_starts_ends_it_with_a_word(module, tmp_path):
     process = subprocess.Popen(
-        [sys.executable, "-m", module, "--help"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        [sys.executable, "-m", module], stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path
     )
     while "tensorflow" not in pathlib.Path(f"/proc/{process.pid}/maps").read_text():
         time.sleep(0.01)
