@@ -20,12 +20,15 @@ NUMBER = 8
 
 def samples(folder):
     """The result: scores of the run, and its samples as rows."""
-    metrics = json.loads((folder / "metrics.json").read_text(encoding="utf-8"))
+    metrics, config = (
+        json.loads((folder / name).read_text(encoding="utf-8"))
+        for name in ("metrics.json", "config.json")
+    )
     with (folder / "translations.tsv").open(encoding="utf-8", newline="") as file:
         sentences = list(csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
     return {
         **heading("keras", "tensorflow"),
-        "command": "python -m recipes.translation",
+        "command": f"python -m recipes.translation --minutes {config['minutes']:g}",
         "bleu": metrics["test_bleu"],
         "chrf": metrics["test_chrf"],
         "minutes": metrics["seconds_training_and_evaluation"] / 60,

@@ -1,4 +1,4 @@
-"""How TensorFlow is imported: without looking for garbage, and by our commands without a word."""
+"""How TensorFlow is imported: without looking for garbage, and without chatter."""
 
 import contextlib
 import gc
@@ -22,10 +22,11 @@ CHATTER = re.compile(
 
 @contextlib.contextmanager
 def importing() -> Iterator[None]:
-    """A scope for imports; that of a program of ours keeps TensorFlow's chatter off the terminal.
+    """A scope for imports, which keeps TensorFlow's chatter off the terminal.
 
-    Errors come as exceptions, and TensorFlow's fatal ones are still printed. What was imported is
-    left out when such a program looks for garbage: every walk over it takes 0.3 seconds.
+    Errors come as exceptions, and TensorFlow's fatal ones are still printed. The environment
+    variable TF_CPP_MIN_LOG_LEVEL=0 lets all of it through. What was imported is left out when a
+    program of ours looks for garbage: every walk over it takes 0.3 seconds.
 
     Raises:
         ImportError: If the package of the backend that KERAS_BACKEND names is in an extra that is
@@ -41,12 +42,10 @@ def importing() -> Iterator[None]:
             if serves_page(sys.orig_argv):
                 print("The page is starting ...", flush=True)
             os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-            with _without_chatter() if has_folder else _without_matplotlib():
-                yield
+        with _quietly() if has_folder else _without_matplotlib():
+            yield
+        if ours:
             gc.freeze()
-        else:
-            with contextlib.nullcontext() if has_folder else _without_matplotlib():
-                yield
     except ModuleNotFoundError as error:
         said = advice(error)
         if said is None:
@@ -56,6 +55,12 @@ def importing() -> Iterator[None]:
     finally:
         if collects:
             gc.enable()
+
+
+def _quietly() -> contextlib.AbstractContextManager[None]:
+    """A scope without chatter, unless it is asked for."""
+    asked = os.environ.get("TF_CPP_MIN_LOG_LEVEL") == "0"
+    return contextlib.nullcontext() if asked else _without_chatter()
 
 
 def has_temporary_folder() -> bool:

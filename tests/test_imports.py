@@ -185,6 +185,7 @@ SHARED = (
     "command_line",
     "data",
     "devices",
+    "first_look",
     "flops",
     "folder",
     "heat",

@@ -54,6 +54,16 @@ def test_chatter_is_left_out_and_all_else_is_printed(monkeypatch, capfd):
     assert capfd.readouterr().err == "E0000 00:00:1 a.cc:1] broken\nmine\n"
 
 
+@pytest.mark.parametrize("level", slow_except(["0", "1", None], "1"))
+def test_an_import_is_silent_unless_chatter_is_asked_for(level):
+    environment = {name: x for name, x in os.environ.items() if name != "TF_CPP_MIN_LOG_LEVEL"}
+    environment |= {} if level is None else {"TF_CPP_MIN_LOG_LEVEL": level}
+    program = [sys.executable, "-c", "import keras_transformers"]
+    said = subprocess.run(program, capture_output=True, text=True, env=environment)
+    assert said.returncode == 0 and said.stdout == ""
+    assert (said.stderr == "") == (level != "0")
+
+
 WITHOUT = {
     # Environment -> what stands before the program, and a part of the one warning.
     "home": (

@@ -237,11 +237,11 @@ def with_unseen(parts: Parts, source: Parts) -> Parts:
         length += _length(part)
     if not unseen:
         return parts
-    places = _Places(parts)
+    positions = _Positions(parts)
     for position, marks, mark in reversed(unseen):
-        put = places.put_soft if mark.kind == "soft" else places.put_break
-        put(mark, position * places.total / max(length, 1), marks)
-    return places.parts()
+        put = positions.put_soft if mark.kind == "soft" else positions.put_break
+        put(mark, position * positions.total / max(length, 1), marks)
+    return positions.parts()
 
 
 def _length(part: str | Mark) -> int:
@@ -250,7 +250,7 @@ def _length(part: str | Mark) -> int:
     return int(part.kind == "break")
 
 
-class _Places:
+class _Positions:
     """Where breaks and soft marks may stand in parts.
 
     Positions count characters of the text. A break has the length of the space that it takes, so
