@@ -98,25 +98,22 @@ class Config:
 KINDS = ("probe", "finetuned", "scratch")
 
 
-def encoder(config, channels):
-    """The ViT that is pre-trained, and trained from scratch beside it."""
-    side = config.data.image_size
-    model = ViT.from_variant(
+def encoder(config):
+    """The ViT that is pre-trained, and trained from scratch beside it; not built."""
+    return ViT.from_variant(
         f"{config.model.size}/{config.model.patch_size}",
         None,
-        image_size=side,
+        image_size=config.data.image_size,
         pooling="mean",
         positions="sinusoidal",
     )
-    model.build((None, side, side, channels))
-    return model
 
 
 def build_model(config, preprocessing):
     """The autoencoder, compiled."""
     of = config.model
     model = MAE(
-        encoder(config, preprocessing.channels),
+        encoder(config),
         of.decoder_dim,
         of.decoder_heads,
         decoder_layers=of.decoder_layers,
@@ -148,7 +145,8 @@ def train_classifier(config, folder, kind, seed, start, data, preprocessing):
     """One classifier on the labelled images."""
     training.start_next_model(config, seed)
     if kind == "scratch":
-        start = encoder(config, preprocessing.channels)
+        start = encoder(config)
+        start.build((None, *preprocessing.image_size, preprocessing.channels))
     classes = len(data.train.classes)
     model = start.transferred(num_classes=classes, drop_path=config.model.drop_path)
     config = changed(config, minutes=None)

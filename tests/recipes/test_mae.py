@@ -6,8 +6,10 @@ import keras
 import pytest
 import tensorflow as tf
 
+from keras_transformers.vision import Preprocessing
 from recipes import mae
 from recipes.data import images
+from recipes.options import configure
 from tests.recipes.command import assert_last_line_is_true, run
 
 
@@ -15,6 +17,15 @@ from tests.recipes.command import assert_last_line_is_true, run
 def smoke(tmp_path_factory):
     folder = tmp_path_factory.mktemp("run")
     return folder, run("mae", folder, "--smoke")
+
+
+def test_the_models_of_a_run_can_be_made(tmp_path):
+    config = configure(mae.Config, smoke=True, output=str(tmp_path))
+    model = mae.build_model(config, Preprocessing(config.data.image_size, channels=1))
+    start = mae.encoder(config)
+    start.build((None, config.data.image_size, config.data.image_size, 1))
+    shapes = [[weight.shape for weight in part.weights] for part in (model.encoder, start)]
+    assert shapes[0] == shapes[1] and start.transferred(num_classes=3).built
 
 
 @pytest.mark.slow
