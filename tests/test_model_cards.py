@@ -12,7 +12,7 @@ from keras_transformers.pretrained.families import FAMILIES
 ROOT = pathlib.Path(__file__).parent.parent
 CARDS = [
     path for path in sorted(model_sizes.PAGES.glob("*.md"))
-    if path.stem not in ("index", "published", "SUMMARY")
+    if path.stem not in ("index", "published", "zoo", "SUMMARY")
 ]  # fmt: skip
 PARTS = ["Sizes", "What was checked", "Recipe and results", "Limits", "Licence of the data"]
 # What the fast test makes; the slow one makes all.

@@ -109,6 +109,19 @@ def begin(
     Raises:
         FileNotFoundError, ValueError, ImportError, RuntimeError: As `load`; the function raises a
             ValueError if the SavedModel is damaged.
+
+    Example:
+    >>> import tempfile
+    >>> import numpy as np
+    >>> from keras_transformers import export, models
+    >>> from keras_transformers.loading import begin
+    >>> model = models.ViT(2, image_size=8, patch_size=4, hidden_dim=6, num_heads=2, num_layers=1)
+    >>> model.build((None, 8, 8, 3))
+    >>> folder = export.ImageClassifier(model, ["cat", "dog"]).save(tempfile.mkdtemp() + "/a")
+    >>> predictor, read = begin(folder)
+    >>> read()
+    >>> predictor.predict(np.zeros((8, 8, 3), "uint8"))["label"] in ("cat", "dog")
+    True
     """
     check_process("load")
     folder = pretrained.find(folder, revision)
