@@ -13,20 +13,18 @@ def score(probabilities, corpus, history):
         print("  {class:20} precision {precision:.3f}  recall {recall:.3f}".format(**row))
     last = history["val_accuracy"][-1]
     name, scale = ("valid_accuracy", 1) if corpus.several else ("valid_top1", 100)
-    return scores, metrics | {name: scale * last}
+    return scores, metrics | {"test_examples": len(corpus.labels), name: scale * last}
 
 
 def _scores(probabilities, corpus):
     if corpus.several:
         scores = score_labels(probabilities, corpus.labels, corpus.classes)
-        named = {f"test_{name}": value for name, value in scores.numbers().items()}
-        return scores, {**named, "test_examples": len(corpus.labels)}
+        return scores, {f"test_{name}": value for name, value in scores.numbers().items()}
     scores = score_classes(probabilities, corpus.labels, corpus.classes)
     return scores, {
         "test_top1": 100 * scores.top1,
         "test_top5": 100 * scores.top5,
         "test_calibration_error": scores.calibration_error,
-        "test_examples": len(corpus.labels),
     }
 
 

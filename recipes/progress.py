@@ -132,7 +132,7 @@ class Progress(keras.callbacks.ProgbarLogger):
         self._budget, self._documented = budget, documented_epochs
         self._console = console or rich.console.Console(highlight=False)
         self._live = None
-        self._position = self._values = ""
+        self._done, self._values = 0, []  # steps of the epoch, and what is shown beside them
 
     def set_params(self, params):
         keras.callbacks.Callback.set_params(self, params)
@@ -145,7 +145,7 @@ class Progress(keras.callbacks.ProgbarLogger):
 
     def on_epoch_begin(self, epoch, logs=None):
         self._epoch, self._epoch_began = epoch, time.monotonic()
-        self._values = self._position = ""
+        self._done, self._values = 0, []
         if self.verbose == 1 and self._console.is_terminal and not self._console.is_jupyter:
             self._live = rich.live.Live(
                 console=self._console,
@@ -162,7 +162,7 @@ class Progress(keras.callbacks.ProgbarLogger):
             self._after_first_step()
         now = time.monotonic()
         if now - self._drawn >= PAUSE or batch + 1 == self.params["steps"]:
-            self._drawn, self._position = now, (batch + 1, self.params["steps"])
+            self._drawn, self._done = now, batch + 1
             if self._live is not None:  # numbers on an accelerator are waited for
                 self._values = shown_values(logs)
                 self._live.refresh()
@@ -173,11 +173,8 @@ class Progress(keras.callbacks.ProgbarLogger):
     def on_test_begin(self, logs=None):
         self._redraw("validating ...")
 
-    def on_test_batch_begin(self, batch, logs=None):
-        pass
-
     def on_test_batch_end(self, batch, logs=None):
-        pass
+        """Keras's callback would draw its bar."""
 
     def on_test_end(self, logs=None):
         self._redraw("scoring ...")
@@ -230,10 +227,10 @@ class Progress(keras.callbacks.ProgbarLogger):
 
     def _line(self):
         """The line of the epoch that runs."""
-        done, steps = self._position or (0, self.params["steps"])
+        done, steps = self._done, self.params["steps"]
         number = f"Epoch {self._epoch + 1}/{self.params['epochs']}"
         count, left = f"{done}/{steps or '?'}", self._budget.minutes_left()
-        values = [self._values] if isinstance(self._values, str) else list(self._values)
+        values = list(self._values)
         ends = [f"{time_of(left)} left"] if left > 0 else []
         width = self._console.width - 1  # the cursor stands behind it
         while values and _length(number, count, *values, *ends) + SHORTEST_BAR + 2 > width:
@@ -246,7 +243,7 @@ class Progress(keras.callbacks.ProgbarLogger):
         return rich.text.Text(line[:width], no_wrap=True, overflow="crop")
 
     def _redraw(self, doing):
-        self._values = doing
+        self._values = [doing]
         if self._live is not None:
             self._live.refresh()
 

@@ -303,8 +303,10 @@ class _Positions:
         for position in (math.floor(wanted), math.floor(wanted) + 1):
             low = bisect.bisect_left(self._ends, position)
             high = bisect.bisect_right(self._starts, position)
+            if low == high:  # behind the end
+                continue
             near = bisect.bisect_left(self._marks, marks, low, high)
-            before = self._marks[max(near - 1, low)] if low < high else 0
+            before = self._marks[max(near - 1, low)]
             first = bisect.bisect_left(self._marks, before, low, high)
             for i in {low, first, near} & {*range(low, high)}:
                 inside = position - self._starts[i]

@@ -178,7 +178,8 @@ def _found(core: Parts) -> Way:
 def _pairs(core: Parts) -> list[tuple[int, str]]:
     """Numbers of the pairs that are whole, by their beginnings, and the words inside.
 
-    None where there are more than `MOST_PAIRS`, whose words can be within one another.
+    The list is empty if there are more than `MOST_PAIRS`: pairs can contain one another, so that
+    reading the words of all of them would take time that grows with the square of their number.
     """
     ends: dict[int, int] = {}
     for i, part in enumerate(core):
