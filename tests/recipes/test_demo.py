@@ -19,17 +19,10 @@ from keras_transformers.predictors import KINDS
 from recipes import demo
 from recipes.pages import PAGES
 from tests.recipes import tiny_folders
-from tests.recipes.chromium import MISSING, message, one, served, start, type_in, wait
+from tests.recipes.chromium import MISSING, message, one, served, type_in, wait
 
 in_browser = pytest.mark.skipif(bool(MISSING), reason=f"needs {', '.join(MISSING)}")
 with_gradio = pytest.mark.skipif("gradio" in MISSING, reason="needs gradio")
-
-
-@pytest.fixture(scope="module")
-def browser():
-    driver = start()
-    yield driver
-    driver.quit()
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ from recipes.pages import texts as text_pages
 from recipes.pages import translator as translating
 from recipes.pages import writer as writing
 from tests.recipes import tiny_folders
-from tests.recipes.chromium import MISSING, message, one, served, start, type_in, wait
+from tests.recipes.chromium import MISSING, message, one, served, type_in, wait
 
 pytestmark = pytest.mark.skipif("gradio" in MISSING, reason="needs gradio")
 in_browser = pytest.mark.skipif(bool(MISSING), reason=f"needs {', '.join(MISSING)}")
@@ -136,13 +136,6 @@ def test_every_page_accepts_a_click_at_any_time(kind, tmp_path):
     assert {named[name] for name in ("answer", "message")} <= set(ask["outputs"])
     assert ask["inputs"][: len(inputs)] == edit["inputs"][:-1] == inputs
     assert ask["inputs"][-1] == edit["inputs"][-1] not in inputs
-
-
-@pytest.fixture(scope="module")
-def browser():
-    driver = start()
-    yield driver
-    driver.quit()
 
 
 @pytest.fixture(scope="module")
