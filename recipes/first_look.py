@@ -1,12 +1,13 @@
 """What can be said of a command line before TensorFlow is imported, which takes seconds.
 
-The options of a recipe are read from its source, where they stand as fields of dataclasses with a
-comment each.
+The options of a recipe, or of a tool as `recipes.predict`, are read from its source, where they
+stand as fields of dataclasses with a comment each.
 """
 
 import ast
 import dataclasses
 import difflib
+import itertools
 import pathlib
 import re
 import shutil
@@ -51,8 +52,15 @@ class Option:
     default: str
     about: str
 
+    @property
+    def is_positional(self):
+        """Whether it is given without its name."""
+        return "Positional[" in self.kind
+
     def left(self):
         """How it is given."""
+        if self.is_positional:
+            return self.name.upper() + (" ..." if "tuple" in self.kind else "")
         if self.kind == "bool":
             return f"--no-{self.name}" if self.default == "True" else f"--{self.name}"
         choices = re.findall(r"'([^']*)'", self.kind.partition("Literal[")[2].partition("]")[0])
@@ -78,25 +86,43 @@ class Option:
 
 
 def groups_of(path):
-    """Dict of group -> its sentence and its options, of the source of a recipe; or an empty one."""
+    """Dict of group -> its sentence and its options, of a source; empty if it has no options.
+
+    A tool has one group, of its own name.
+    """
     source = pathlib.Path(path).read_text(encoding="utf-8")
     shared = pathlib.Path(__file__).with_name("options.py").read_text(encoding="utf-8")
     classes = {**_classes(shared), **_classes(source)}
     config = classes.get("Config")
     if config is None:
         return {}
+    fields = _fields(config[0])
+    kinds = [ast.unparse(field.annotation) for field in fields]
+    if not {*kinds} <= classes.keys():
+        return {pathlib.Path(path).stem: ("", _options_of(config))}
     groups = {}
-    for field in _fields(config[0]):
-        kind = ast.unparse(field.annotation)
-        if kind not in classes:
-            return {}
-        node, lines = classes[kind]
-        options = [_option(each, lines) for each in _fields(node)]
+    for field, kind in zip(fields, kinds, strict=True):
+        options = _options_of(classes[kind])
         given = getattr(field.value, "args", ())
         if field.target.id == "run" and given:  # Run("runs/NAME")
             options[0] = dataclasses.replace(options[0], default=ast.unparse(given[0]))
-        groups[field.target.id] = (ast.get_docstring(node) or "", options)
+        groups[field.target.id] = (ast.get_docstring(classes[kind][0]) or "", options)
     return groups
+
+
+def _options_of(found):
+    """The options of a dataclass and of those that it extends, positional ones first."""
+    node, lines = found
+    options = [option for base in node.bases for option in _options_of(_base(base))]
+    options += [_option(field, lines) for field in _fields(node)]
+    return sorted(options, key=lambda option: not option.is_positional)
+
+
+def _base(base):
+    """The class of a base, which is in one of the files here."""
+    name = ast.unparse(base).rpartition(".")[2]
+    texts = (path.read_text("utf-8") for path in pathlib.Path(__file__).parent.rglob("*.py"))
+    return next(_classes(text)[name] for text in texts if f"\nclass {name}" in text)
 
 
 def _classes(source):
@@ -108,16 +134,26 @@ def _classes(source):
 def _fields(node):
     """The fields of a dataclass, without the constants of the class."""
     fields = [field for field in node.body if isinstance(field, ast.AnnAssign)]
-    return [field for field in fields if "ClassVar" not in ast.unparse(field.annotation)]
+    hidden = ("ClassVar", "KW_ONLY", "Suppress")
+    return [each for each in fields if not any(x in ast.unparse(each.annotation) for x in hidden)]
+
+
+def _comments(lines):
+    """The texts of the lines that are comments, up to the first that is none."""
+    comments = itertools.takewhile(lambda line: line.lstrip().startswith("# "), lines)
+    return [line.strip()[2:] for line in comments]
 
 
 def _option(field, lines):
-    """An option of a field, and of the comment beside it or above it."""
+    """An option of a field, and of the comment beside it, which may go on below, or above it."""
     about = lines[field.end_lineno - 1].partition("  # ")[2]
-    above = field.lineno - 2
-    if not about:
-        while lines[above].lstrip().startswith("# "):
-            about, above = f"{lines[above].strip()[2:]} {about}".strip(), above - 1
+    if about:
+        below = _comments(lines[field.end_lineno :])
+        next_line = lines[field.end_lineno + len(below) :][:1]
+        if below and any("  # " in line for line in next_line):  # else they are of the next field
+            about = " ".join([about, *below])
+    else:
+        about = " ".join(reversed(_comments(lines[field.lineno - 2 :: -1])))
     kind = ast.unparse(field.annotation)
     default = ast.unparse(field.value) if field.value is not None else ""
     if any(isinstance(node, ast.Name | ast.Call) for node in ast.walk(ast.parse(default))):
@@ -194,8 +230,11 @@ def help_of(path, groups, every):
     about = ast.get_docstring(ast.parse(pathlib.Path(path).read_text(encoding="utf-8"))) or ""
     options = [option for _, own in groups.values() for option in own]
     called = program(pathlib.Path(path).stem)
-    lines = [f"usage: {called} [options]", "", about, ""]
-    if every:
+    positional = [option.left() for option in options if option.is_positional]
+    lines = [f"usage: {' '.join([called, *positional])} [options]", "", about, ""]
+    if len(groups) == 1:
+        lines += _rows(options)
+    elif every:
         for name, (sentence, own) in groups.items():
             lines += [f"{name}: {sentence.splitlines()[0] if sentence else ''}", *_rows(own), ""]
     else:

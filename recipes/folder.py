@@ -105,7 +105,7 @@ class RunFolder:
         self._begun, self._waiting = False, {}  # name -> arguments of `keep`
         self._resume, self._overwrite = resume, overwrite
         self.path = self.shared = pathlib.Path(path)  # that of the first host: it has checkpoints
-        self.identity = json.loads(json.dumps(identity or {}, default=str))
+        self.identify(identity or {})
         self._run, self._own_files = uuid.uuid4().hex, []
         if resume and overwrite:
             raise ValueError("--resume and --overwrite: a run continues, or another replaces it.")
@@ -117,6 +117,10 @@ class RunFolder:
         if not distribution.is_first_host():
             self.path = self.path / "other_host"
         self.figures = self.path / "figures"
+
+    def identify(self, identity):
+        """Sets what must not change when the run is resumed, a dict that JSON can hold."""
+        self.identity = json.loads(json.dumps(identity, default=str))
 
     def __truediv__(self, name):
         listed = any(fnmatch.fnmatchcase(name, pattern) for pattern in FILES)

@@ -50,6 +50,9 @@ class Run:
     checkpoint_steps: int | None = None  # the same in steps
     track: typing.Literal["tensorboard", "wandb", "mlflow"] | None = None  # where curves are shown
     compile_cache: bool = True  # programs that XLA compiles are kept for the next run
+    measure: bool = True  # time some steps first: where few fit, other defaults may do better
+    # names of options that the user has chosen
+    given: tyro.conf.Suppress[tuple[str, ...]] = dataclasses.field(default=(), compare=False)
 
 
 # Adapters learn best at ten times the rate of full fine-tuning (Schulman et al. 2025, "LoRA without
@@ -57,14 +60,16 @@ class Run:
 LORA_RATE = 10
 TERMINATED = 128 + signal.SIGTERM  # the status of a run that SIGTERM has ended
 OF_THIS_PROCESS = ("output", "resume", "overwrite", "config", "devices", "hosts")
-OF_THIS_PROCESS += ("checkpoint_minutes", "checkpoint_steps", "compile_cache")
+OF_THIS_PROCESS += ("checkpoint_minutes", "checkpoint_steps", "compile_cache", "measure")
 SCHEDULE_OPTIONS = ("minutes", "epochs")  # may change in a resumed run, whose weights then differ
 
 
 def numbers(config):
-    """Dict of name -> number, of all groups."""
+    """Dict of option -> value, of all groups."""
     groups = (getattr(config, field.name) for field in dataclasses.fields(config))
-    return {name: value for group in groups for name, value in vars(group).items()}
+    options = {name: value for group in groups for name, value in vars(group).items()}
+    del options["given"]  # says where options come from
+    return options
 
 
 def identity(config):
@@ -106,7 +111,8 @@ def configure(kind, /, **given):
     """
     base, default, options = _sources(kind, given)
     config = tyro.cli(kind, args=options, default=default, config=FLAT) if options else default
-    return _checked(changed(config, **given), base)
+    names = (*config.run.given, *given)
+    return _checked(changed(config, **given, given=names), base)
 
 
 def main(run, kind, description):
@@ -125,7 +131,8 @@ def main(run, kind, description):
         if config.run.resume and is_finished(config.run.output):
             print(f"The run in {config.run.output} is finished.")
             return
-        config = _checked(config, base)
+        names = (*config.run.given, *_names_in(arguments))
+        config = _checked(changed(config, given=names), base)
         if config.run.compile_cache:
             compile_cache()
         devices = on_devices(config.run.devices, config.run.hosts)
@@ -169,6 +176,12 @@ def _switches(arguments):
     return {name: None if value == "None" else value for name, value in found.items()}
 
 
+def _names_in(arguments):
+    """The names of the options on a command line, a list."""
+    names = [word[2:].partition("=")[0] for word in arguments if word.startswith("--")]
+    return [name.removeprefix("no-").replace("-", "_") for name in names]
+
+
 def _sources(kind, given):
     """Where numbers come from before what is given.
 
@@ -196,7 +209,7 @@ def _sources(kind, given):
             base = changed(base, learning_rate=LORA_RATE * base.training.learning_rate)
     lists = {name: tuple(value) for name, value in found.items() if isinstance(value, list)}
     options = [_option(name, value) for name, value in found.items() if name not in lists]
-    return base, changed(base, **lists), options
+    return base, changed(base, **lists, given=tuple(found)), options
 
 
 def _presets(kind, name, folder):

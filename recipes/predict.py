@@ -9,10 +9,9 @@
     python -m recipes.predict runs/language_model "To be" --scores
 
 With texts or images on the command line, the answers are printed, a line each; with `--stream`
-while they are written. With `--input`,
-many rows are answered into the folder of `--output`: `predictions.txt` or `.jsonl`, one line a row
-in the order of the input, and `bad_rows.tsv`. A run that was killed goes on where it was when the
-same command is given again.
+while they are written. With `--input`, many rows are answered into the folder of `--output`:
+`predictions.txt` or `.jsonl`, one line a row in the order of the input, and `bad_rows.tsv`. A run
+that was killed goes on where it was when the same command is given again.
 """
 
 import dataclasses

@@ -122,14 +122,14 @@ class Progress(keras.callbacks.ProgbarLogger):
 
     Args:
         budget: The `BudgetedDecay`.
-        documented_epochs: Epochs of the result that the documentation states, if the run has its
+        documented_steps: Batches of the result that the documentation states, if the run has its
             data and model.
         console: Where to print, a `rich.console.Console`; by default standard output.
     """
 
-    def __init__(self, budget, documented_epochs=None, console=None):
+    def __init__(self, budget, documented_steps=None, console=None):
         super().__init__()
-        self._budget, self._documented = budget, documented_epochs
+        self._budget, self._documented = budget, documented_steps
         self._console = console or rich.console.Console(highlight=False)
         self._live = None
         self._done, self._values = 0, []  # steps of the epoch, and what is shown beside them
@@ -218,11 +218,11 @@ class Progress(keras.callbacks.ProgbarLogger):
             epochs *= 1 - SCORING
         epochs = min(epochs, self.params["epochs"])
         self._say(f"About {epochs:.1f} epochs fit into {minutes:g} minutes on this machine.")
-        if self._documented and epochs < 0.8 * self._documented:
-            needed = math.ceil(minutes * self._documented / epochs / 5) * 5
+        documented = (self._documented or 0) / self.params["steps"]
+        if epochs < 0.8 * documented:
             self._say(
-                f"The documented result took {self._documented:g} epochs, for which --minutes "
-                f"{needed} would do here."
+                f"The documented result took {documented:.0f} epochs, for which --minutes "
+                f"{minutes_for(documented, minutes, epochs)} would do here."
             )
 
     def _line(self):
@@ -259,6 +259,11 @@ class Progress(keras.callbacks.ProgbarLogger):
 
 def _length(*words):
     return len("  ".join(filter(None, words)))
+
+
+def minutes_for(wanted, minutes, reached):
+    """The minutes, a multiple of 5, that steps or epochs need, if so many are reached in some."""
+    return math.ceil(minutes * wanted / reached / 5) * 5
 
 
 def shown_values(logs):

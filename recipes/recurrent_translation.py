@@ -65,6 +65,7 @@ class Training:
     warmup_steps: int = 100  # to the peak
     decay: Literal["linear", "cosine"] = "linear"  # to 0, over the budget
     score_every: int | None = None  # epochs from one BLEU to the next; or a tenth of the time
+    score_pairs: int = 400  # of the validation set that are translated while training, at most
     patience: int = 5  # scorings without a better one before training stops
 
 
@@ -140,9 +141,10 @@ def run(config):
     with training.model_scope(config):
         model = build_model(config, tokenizer.vocab_size)
     search = BeamSearch(config.decoding.beam_size, config.decoding.length_penalty)
+    scored = data.valid.spread(config.training.score_pairs)
     translate = translating.translation(model, tokenizer, search)
     history, measured = training.fit_translations(
-        config, folder, model, batches, valid, data, translate
+        config, folder, model, batches, valid, scored, translate
     )
     continue_on_tensorflow()
     translator = Translator(model, tokenizer, search)

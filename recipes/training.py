@@ -13,6 +13,7 @@ from keras_transformers import distribution, fitting
 from keras_transformers.fitting import counted
 from keras_transformers.layers import rematerialized_blocks
 from keras_transformers.precision import is_quantised
+from keras_transformers.shards import ShardStream
 from keras_transformers.training import (
     AdamW,
     BudgetedDecay,
@@ -26,7 +27,7 @@ from keras_transformers.training import (
 )
 from keras_transformers.visualization import training_curves
 
-from . import by_depth, streaming
+from . import by_depth, pace, streaming
 from .adapters import adapt, merge_adapter
 from .bad_input import raise_at_interrupt
 from .folder import Clock, RunFolder
@@ -44,8 +45,7 @@ def start_run(config):
     """
     run = config.run
     folder = RunFolder(run.output, run.resume, run.overwrite, identity(config))
-    folder.write_json("config.json", numbers(config))
-    folder.track(run.track, numbers(config))
+    record(config, folder)
     folder.recipe = type(config).__module__
     name = "minutes" if getattr(config.training, "minutes", None) else "epochs"
     folder.longer = {name: 3 * of} if (of := getattr(config.training, name, None)) else None
@@ -54,6 +54,13 @@ def start_run(config):
     keras.utils.set_random_seed(run.seed)
     keras.config.set_dtype_policy(run.precision)
     return folder
+
+
+def record(config, folder):
+    """Writes down what a run is told, for `--resume` and for readers."""
+    folder.identify(identity(config))
+    folder.write_json("config.json", numbers(config))
+    folder.track(config.run.track, numbers(config))
 
 
 def start_next_model(config, seed):
@@ -69,6 +76,33 @@ def start_next_model(config, seed):
 def model_scope(config):
     """The scope in which models are made."""
     return rematerialized_blocks() if config.run.rematerialize else contextlib.nullcontext()
+
+
+def suited_model(config, folder, build, batches):
+    """The model of a run on this machine: a recipe may have another one where few steps fit.
+
+    Args:
+        config: With a table `FEW_STEPS`, see `pace`.
+        folder: The `RunFolder`, which has not begun.
+        build: Function from a configuration to its compiled model.
+        batches: Function from the number of an epoch to its dataset; a `ShardStream` is not timed.
+
+    Returns:
+        The configuration that holds from now on, and the compiled model.
+    """
+    with model_scope(config):
+        model = build(config)
+    rows = [] if isinstance(batches, ShardStream) else pace.rows_for(config)
+    if not rows:
+        return config, model
+    chosen = pace.choose(config, rows, pace.seconds_of_a_step(model, batches(0)))
+    if chosen == config:
+        return config, model
+    del model
+    record(chosen, folder)
+    start_next_model(chosen, chosen.run.seed)
+    with model_scope(chosen):
+        return chosen, build(chosen)
 
 
 def optimizer(config, kind, **options):
@@ -156,7 +190,7 @@ def fit(config, folder, model, make, steps, callbacks=(), *, epochs=None, name=N
         identity=folder.checkpoint_identity(),
     )
     every = [distribution.Guard(), schedule, *callbacks, *kept, Clock(folder)]
-    every.append(Progress(schedule, documented_epochs(config)))
+    every.append(Progress(schedule, pace.documented_steps(config)))
     try:
         history = fitting.fit_epochs(
             model, make, steps, epochs, resume.after(every), resume.start, **options
@@ -173,14 +207,6 @@ def fit(config, folder, model, make, steps, callbacks=(), *, epochs=None, name=N
         )
     merge_adapter(config, folder, model, name)
     return history
-
-
-def documented_epochs(config):
-    """Epochs of the documented result of a recipe; None if the run has other data or model."""
-    documented, base = getattr(config, "DOCUMENTED_EPOCHS", None), type(config)()
-    if documented is None or config.run.smoke:
-        return None
-    return documented if (config.data, config.model) == (base.data, base.model) else None
 
 
 def fit_images(config, folder, model, batches, valid, number):
@@ -255,20 +281,20 @@ def fit_tokens(config, folder, model, batches, valid):
     }
 
 
-def fit_translations(config, folder, model, batches, valid, data, translate, callbacks=()):
-    """`fit_texts` of a translator, by what it makes of the validation sentences.
+def fit_translations(config, folder, model, batches, valid, scored, translate, callbacks=()):
+    """`fit_texts` of a translator, by what it makes of validation sentences.
 
     Args:
-        data: The `TranslationData`.
-        translate: Function from sentences to translations.
+        scored: The corpus of those sentences.
+        translate: Function from them to translations.
         callbacks: More of them.
 
     Returns:
         The history, and what was measured on the way.
     """
-    of, sources, targets = config.training, data.valid.sources, data.valid.targets
+    of, sources, targets = config.training, scored.sources, scored.targets
     tokenize = config.decoding.bleu_tokenizer
-    groups = getattr(data.valid, "directions", None)
+    groups = getattr(scored, "directions", None)
     scores = TranslationScores(
         translate, sources, targets, of.score_every, tokenize, samples=3, groups=groups
     )
@@ -280,6 +306,7 @@ def fit_translations(config, folder, model, batches, valid, data, translate, cal
     return history, {
         "valid_bleu": max(history["val_bleu"]),
         "valid_chrf": max(history["val_chrf"]),
+        "valid_examples": len(sources),
         "real_token_share": share,
         "target_tokens_per_second": rate,
     }

@@ -40,6 +40,7 @@ from .data.translation import both, encode, load, train_tokenizer
 from .devices import continue_on_tensorflow
 from .last_part import LastPart
 from .options import Run, main
+from .pace import FewSteps
 from .published import publishing, start_from
 
 MOST_SHOWN = 16  # the longest distance in the picture of positions
@@ -96,6 +97,7 @@ class Training:
     warmup_steps: int = 100  # to the peak
     decay: Literal["linear", "cosine"] = "linear"  # to 0, over the budget
     score_every: int | None = None  # epochs from one BLEU to the next; or a tenth of the time
+    score_pairs: int = 400  # of the validation set that are translated while training, at most
     patience: int = 5  # scorings without a better one before training stops
 
 
@@ -118,7 +120,12 @@ class Config:
     model: Model = Model()
     training: Training = Training()
     decoding: Decoding = Decoding()
-    DOCUMENTED_EPOCHS: ClassVar = 11  # of the scores above
+    DOCUMENTED_STEPS: ClassVar = 4_100  # of the scores above
+    # In the time of 4 epochs of "mini", "tiny" trains 12 and scores 35.6 BLEU on the validation set
+    # (seed 1); 3 epochs of "mini" score 19.9, 5.2 score 31.0.
+    FEW_STEPS: ClassVar = (
+        FewSteps(2_600, {"variant": "tiny"}, "a step of it takes about a third of the time"),
+    )
     SMOKE: ClassVar = {
         "epochs": 1,
         "steps_per_epoch": 4,
@@ -236,12 +243,13 @@ def run(config):
     links = aligning.links_for(config.data.guided_alignment, data)
     if config.model.pretrained is None:
         folder.keep("tokenizer.model", tokenizer.save)
-    with training.model_scope(config):
-        model = build_model(config, tokenizer.vocab_size)
+    build = partial(build_model, vocab_size=tokenizer.vocab_size)
+    config, model = training.suited_model(config, folder, build, batches)
     search = BeamSearch(config.decoding.beam_size, config.decoding.length_penalty)
-    translate = translating.translation(model, tokenizer, search, data.valid)
+    scored = data.valid.spread(config.training.score_pairs)
+    translate = translating.translation(model, tokenizer, search, scored)
     history, measured = training.fit_translations(
-        config, folder, model, batches, valid, data, translate, callbacks
+        config, folder, model, batches, valid, scored, translate, callbacks
     )
     continue_on_tensorflow()
     lists = translating.shortlist(config, folder, data, tokenizer)

@@ -197,6 +197,7 @@ SHARED += (
     "last_part",
     "next_steps",
     "options",
+    "pace",
     "pages",
     "progress",
 )

@@ -121,6 +121,17 @@ class PairCorpus:
             self, sources=self.sources[:number], targets=self.targets[:number]
         )
 
+    def spread(self, number: int) -> Self:
+        """At most `number` pairs, at even distances from the first to the last, as a corpus.
+
+        Raises:
+            ValueError: If `number` is not positive.
+        """
+        if number < 1:
+            raise ValueError(f"spread: `number` must be positive. Received: {number}")
+        count = min(number, len(self))
+        return self.select(i * len(self) // count for i in range(count))
+
     def without_long(
         self,
         tokenizer: Tokenizer | tuple[Tokenizer, Tokenizer],

@@ -50,6 +50,11 @@ class JoinedCorpus:
         """The first pairs of each direction, so many."""
         return self._changed(lambda name, part: part.head(number))
 
+    def spread(self, number):
+        """So many pairs at most, at even distances, as many of each direction."""
+        of_each = max(number // len(self.parts), 1)
+        return self._changed(lambda name, part: part.spread(of_each))
+
     def without_long(self, tokenizers, source_length, target_length):
         """See `PairCorpus.without_long`; the marks of languages are counted."""
         source, target = tokenizers

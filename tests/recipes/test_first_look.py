@@ -1,6 +1,7 @@
 """Claims about what a command says before TensorFlow is imported: help, and what cannot be."""
 
 import ast
+import dataclasses
 import importlib
 import pathlib
 import re
@@ -9,7 +10,7 @@ import sys
 
 import pytest
 
-from keras_transformers.__main__ import RECIPES
+from keras_transformers.__main__ import RECIPES, TOOLS
 from recipes import first_look
 from recipes.options import numbers
 
@@ -45,6 +46,29 @@ def test_help_shows_twelve_options_at_most_and_all_on_demand(name, columns, monk
         assert option.left().split()[0] in full
     assert max(map(len, shown)) <= columns
     assert "STR" not in full and "{None}" not in full
+
+
+@pytest.mark.parametrize("columns", [60, 80])
+@pytest.mark.parametrize("name", TOOLS)
+def test_help_of_a_tool_has_all_its_options(name, columns, monkeypatch):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    path, options = FOLDER / f"{name}.py", options_of(name)
+    kind = importlib.import_module(f"recipes.{name}").Config
+    fields = {field.name.replace("_", "-"): field for field in dataclasses.fields(kind)}
+    assert fields.keys() == options.keys()
+    told = first_look.help_of(path, first_look.groups_of(path), False)
+    shown = told.split("\n\n")[-1].splitlines()
+    for each, option in options.items():
+        required = fields[each].default is dataclasses.MISSING
+        assert not required or option.is_positional
+        assert option.about
+        assert any(line.strip().startswith(option.left().split()[0]) for line in shown)
+    assert max(map(len, shown)) <= columns
+
+
+def test_a_comment_goes_on_below_its_option():
+    about = options_of("predict")["stream"].about
+    assert about.endswith("(--search greedy), writes while it writes it")
 
 
 @pytest.mark.parametrize(

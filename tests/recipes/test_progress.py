@@ -84,7 +84,7 @@ def test_an_epoch_that_ends_early_says_its_share(capsys):
 def test_a_forecast_says_how_many_epochs_fit_and_what_the_documented_result_took(capsys):
     decay = BudgetedDecay(0.1, minutes=10.0)
     decay.seconds, decay.epochs = lambda: 60.0, lambda: 0.5
-    shows = progress.Progress(decay, documented_epochs=11)
+    shows = progress.Progress(decay, documented_steps=550)
     shows.set_params({"verbose": 1, "epochs": 60, "steps": 50})
     shows._say_forecast()
     assert capsys.readouterr().out.splitlines() == [
