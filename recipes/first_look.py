@@ -54,7 +54,7 @@ class Option:
 
     @property
     def is_positional(self):
-        """Whether it is given without its name."""
+        """True if the option is given without its name."""
         return "Positional[" in self.kind
 
     def left(self):
@@ -86,9 +86,9 @@ class Option:
 
 
 def groups_of(path):
-    """Dict of group -> its sentence and its options, of a source; empty if it has no options.
+    """Returns a dict of group -> (sentence, list of options); empty if the file has no options.
 
-    A tool has one group, of its own name.
+    The options of a tool are one group, with the name of the tool.
     """
     source = pathlib.Path(path).read_text(encoding="utf-8")
     shared = pathlib.Path(__file__).with_name("options.py").read_text(encoding="utf-8")
@@ -111,7 +111,7 @@ def groups_of(path):
 
 
 def _options_of(found):
-    """The options of a dataclass and of those that it extends, positional ones first."""
+    """Returns the options of a dataclass and of its base classes, positional options first."""
     node, lines = found
     options = [option for base in node.bases for option in _options_of(_base(base))]
     options += [_option(field, lines) for field in _fields(node)]
@@ -119,7 +119,7 @@ def _options_of(found):
 
 
 def _base(base):
-    """The class of a base, which is in one of the files here."""
+    """Finds a base class in the files of this package."""
     name = ast.unparse(base).rpartition(".")[2]
     texts = (path.read_text("utf-8") for path in pathlib.Path(__file__).parent.rglob("*.py"))
     return next(_classes(text)[name] for text in texts if f"\nclass {name}" in text)
@@ -139,18 +139,20 @@ def _fields(node):
 
 
 def _comments(lines):
-    """The texts of the lines that are comments, up to the first that is none."""
+    """Returns the texts of the comment lines before the first other line."""
     comments = itertools.takewhile(lambda line: line.lstrip().startswith("# "), lines)
     return [line.strip()[2:] for line in comments]
 
 
 def _option(field, lines):
-    """An option of a field, and of the comment beside it, which may go on below, or above it."""
+    """Reads an option from a field and its comment: beside it and below, or above it."""
     about = lines[field.end_lineno - 1].partition("  # ")[2]
     if about:
         below = _comments(lines[field.end_lineno :])
         next_line = lines[field.end_lineno + len(below) :][:1]
-        if below and any("  # " in line for line in next_line):  # else they are of the next field
+        if below and any(
+            "  # " in line for line in next_line
+        ):  # else they belong to the next field
             about = " ".join([about, *below])
     else:
         about = " ".join(reversed(_comments(lines[field.lineno - 2 :: -1])))

@@ -105,7 +105,7 @@ class RunFolder:
         self._begun, self._waiting = False, {}  # name -> arguments of `keep`
         self._resume, self._overwrite = resume, overwrite
         self.path = self.shared = pathlib.Path(path)  # that of the first host: it has checkpoints
-        self.identify(identity or {})
+        self.set_identity(identity or {})
         self._run, self._own_files = uuid.uuid4().hex, []
         if resume and overwrite:
             raise ValueError("--resume and --overwrite: a run continues, or another replaces it.")
@@ -118,7 +118,7 @@ class RunFolder:
             self.path = self.path / "other_host"
         self.figures = self.path / "figures"
 
-    def identify(self, identity):
+    def set_identity(self, identity):
         """Sets what must not change when the run is resumed, a dict that JSON can hold."""
         self.identity = json.loads(json.dumps(identity, default=str))
 

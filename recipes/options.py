@@ -50,9 +50,9 @@ class Run:
     checkpoint_steps: int | None = None  # the same in steps
     track: typing.Literal["tensorboard", "wandb", "mlflow"] | None = None  # where curves are shown
     compile_cache: bool = True  # programs that XLA compiles are kept for the next run
-    measure: bool = True  # time some steps first: where few fit, other defaults may do better
-    # names of options that the user has chosen
-    given: tyro.conf.Suppress[tuple[str, ...]] = dataclasses.field(default=(), compare=False)
+    measure: bool = True  # time some steps first, and take other defaults if few steps fit
+    # the names of the options that the user has set
+    user_options: tyro.conf.Suppress[tuple[str, ...]] = dataclasses.field(default=(), compare=False)
 
 
 # Adapters learn best at ten times the rate of full fine-tuning (Schulman et al. 2025, "LoRA without
@@ -68,7 +68,7 @@ def numbers(config):
     """Dict of option -> value, of all groups."""
     groups = (getattr(config, field.name) for field in dataclasses.fields(config))
     options = {name: value for group in groups for name, value in vars(group).items()}
-    del options["given"]  # says where options come from
+    del options["user_options"]  # not an option
     return options
 
 
@@ -111,8 +111,8 @@ def configure(kind, /, **given):
     """
     base, default, options = _sources(kind, given)
     config = tyro.cli(kind, args=options, default=default, config=FLAT) if options else default
-    names = (*config.run.given, *given)
-    return _checked(changed(config, **given, given=names), base)
+    names = (*config.run.user_options, *given)
+    return _checked(changed(config, **given, user_options=names), base)
 
 
 def main(run, kind, description):
@@ -131,8 +131,8 @@ def main(run, kind, description):
         if config.run.resume and is_finished(config.run.output):
             print(f"The run in {config.run.output} is finished.")
             return
-        names = (*config.run.given, *_names_in(arguments))
-        config = _checked(changed(config, given=names), base)
+        names = (*config.run.user_options, *_option_names(arguments))
+        config = _checked(changed(config, user_options=names), base)
         if config.run.compile_cache:
             compile_cache()
         devices = on_devices(config.run.devices, config.run.hosts)
@@ -176,8 +176,8 @@ def _switches(arguments):
     return {name: None if value == "None" else value for name, value in found.items()}
 
 
-def _names_in(arguments):
-    """The names of the options on a command line, a list."""
+def _option_names(arguments):
+    """Returns the names of the options on a command line, a list."""
     names = [word[2:].partition("=")[0] for word in arguments if word.startswith("--")]
     return [name.removeprefix("no-").replace("-", "_") for name in names]
 
@@ -209,7 +209,7 @@ def _sources(kind, given):
             base = changed(base, learning_rate=LORA_RATE * base.training.learning_rate)
     lists = {name: tuple(value) for name, value in found.items() if isinstance(value, list)}
     options = [_option(name, value) for name, value in found.items() if name not in lists]
-    return base, changed(base, **lists, given=tuple(found)), options
+    return base, changed(base, **lists, user_options=tuple(found)), options
 
 
 def _presets(kind, name, folder):

@@ -1,4 +1,4 @@
-"""How quick a machine is, and what a recipe does where few steps fit into its minutes."""
+"""Times the training steps of a machine, and chooses options that suit a small number of steps."""
 
 import dataclasses
 import statistics
@@ -7,21 +7,23 @@ import time
 import keras
 import numpy as np
 
+from keras_transformers.training.snapshot import restored_state
+
 from .options import changed, numbers_of
 from .progress import SCORING, minutes_for
 
-TIMED = 8.0  # seconds of steps, without the first one, which compiles
-LEAST, MOST = 4, 1000  # steps that are timed
+TIMED_SECONDS = 8.0  # without the first step, which compiles
+LEAST_STEPS, MOST_STEPS = 4, 1000
 
 
 @dataclasses.dataclass(frozen=True)
 class FewSteps:
-    """Options that do better than the defaults of a recipe where a run makes few steps.
+    """Options that score more than the defaults of a recipe if a run makes few steps.
 
     Args:
-        steps: A run that makes fewer steps of the default model takes these options.
+        steps: The options hold for runs of fewer steps of the default model.
         options: Dict of name -> value.
-        reason: Why they are better, in words that follow a colon.
+        reason: The reason for the options, as text behind a colon.
     """
 
     steps: int
@@ -29,47 +31,47 @@ class FewSteps:
     reason: str
 
 
-def rows_for(config):
-    """The rows of the recipe's table `FEW_STEPS` that may be taken, which is to be measured.
+def usable_rows(config):
+    """Returns the rows of the recipe's table `FEW_STEPS` that can change this run, a list.
 
-    There are none without a budget of minutes, with `--no-measure`, on several hosts (which would
-    choose differently), in a run that goes on (whose `config.json` has the choice), and where the
-    user has given all options of the table.
+    The list is empty if the machine must not be measured: the run has no budget of minutes, the
+    user has set `--no-measure`, or several hosts train together and could choose differently. It is
+    also empty if the run is resumed, because `config.json` holds the choice.
     """
-    run, of = config.run, config.training
-    goes_on = run.resume and numbers_of(run.output) is not None
-    if not (run.measure and of.minutes) or run.smoke or run.hosts or goes_on:
+    run = config.run
+    is_resumed = run.resume and numbers_of(run.output) is not None
+    if not (run.measure and config.training.minutes) or run.smoke or run.hosts or is_resumed:
         return []
     if getattr(config.model, "pretrained", None) is not None:
-        return []  # the table is for weights that are new
-    return [row for row in config.FEW_STEPS if row.options.keys() - {*run.given}]
+        return []  # the table is for new weights
+    return [row for row in config.FEW_STEPS if row.options.keys() - {*run.user_options}]
 
 
 def documented_steps(config):
-    """Batches of the documented result of a recipe; None if the run has other data or model."""
+    """Returns the number of batches of the documented result, None for other data or models."""
     documented, base = getattr(config, "DOCUMENTED_STEPS", None), type(config)()
     if documented is None or config.run.smoke:
         return None
     return documented if (config.data, config.model) == (base.data, base.model) else None
 
 
-def choose(config, rows, seconds):
-    """The configuration with the options of the first row that applies; says what it takes.
+def choose_options(config, rows, step_seconds):
+    """Returns the configuration with the options of the first row that applies, and prints them.
 
     Args:
-        config: Of the recipe.
-        rows: Of `FEW_STEPS`, from the fewest steps to the most.
-        seconds: That a step takes.
+        config: The configuration of a recipe.
+        rows: Rows of `FEW_STEPS`, in increasing order of `steps`.
+        step_seconds: The seconds of a training step.
     """
     minutes = config.training.minutes
-    steps = int(60 * minutes * (1 - SCORING) / seconds)
-    print(f"A step takes {seconds:.2g} s here: about {steps:,} fit into {minutes:g} minutes.")
+    steps = int(60 * minutes * (1 - SCORING) / step_seconds)
+    print(f"A step takes {step_seconds:.2g} s here: about {steps:,} fit into {minutes:g} minutes.")
     row = next((row for row in rows if steps < row.steps), None)
     if row is None:
         return config
-    options = {name: x for name, x in row.options.items() if name not in config.run.given}
-    told = " ".join(f"--{name.replace('_', '-')} {value}" for name, value in options.items())
-    print(f"Below {row.steps:,} steps this recipe takes {told}: {row.reason}.")
+    options = {name: x for name, x in row.options.items() if name not in config.run.user_options}
+    text = " ".join(f"--{name.replace('_', '-')} {value}" for name, value in options.items())
+    print(f"Below {row.steps:,} steps this recipe takes {text}: {row.reason}.")
     documented = documented_steps(config)
     if documented:
         needed = minutes_for(documented, minutes, steps)
@@ -78,24 +80,21 @@ def choose(config, rows, seconds):
 
 
 def seconds_of_a_step(model, dataset):
-    """The median seconds of a step of training, after which the model is as it was.
+    """Returns the median seconds of a training step, and restores the model.
 
     Args:
-        model: Built and compiled.
-        dataset: Batches.
+        model: A built and compiled model.
+        dataset: A dataset of batches.
     """
-    variables = [*model.variables, *model.optimizer.variables]
-    before = [keras.ops.convert_to_numpy(variable) for variable in variables]
     clock = _Clock()
-    endless = {"steps_per_epoch": MOST, "shuffle": False, "verbose": 0}
-    model.fit(dataset.repeat(), **endless, callbacks=[clock])
-    for variable, value in zip(variables, before, strict=True):
-        variable.assign(value)
+    with restored_state(model):
+        endless = {"steps_per_epoch": MOST_STEPS, "shuffle": False, "verbose": 0}
+        model.fit(dataset.repeat(), **endless, callbacks=[clock])
     return clock.median()
 
 
 class _Clock(keras.callbacks.Callback):
-    """Takes the time of steps, and ends training when it has enough."""
+    """Records the end of each step, and stops training after `TIMED_SECONDS`."""
 
     def on_train_begin(self, logs=None):
         self._ends = []
@@ -103,7 +102,7 @@ class _Clock(keras.callbacks.Callback):
     def on_train_batch_end(self, batch, logs=None):
         self._ends.append(time.monotonic())
         seconds, steps = self._ends[-1] - self._ends[0], len(self._ends) - 1
-        self.model.stop_training = seconds >= TIMED and steps >= LEAST
+        self.model.stop_training = seconds >= TIMED_SECONDS and steps >= LEAST_STEPS
 
     def median(self):
         return statistics.median(np.diff(self._ends))

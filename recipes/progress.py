@@ -262,7 +262,12 @@ def _length(*words):
 
 
 def minutes_for(wanted, minutes, reached):
-    """The minutes, a multiple of 5, that steps or epochs need, if so many are reached in some."""
+    """Returns the minutes for the wanted number of steps or epochs, rounded up to 5 minutes.
+
+    Args:
+        wanted: The wanted number.
+        minutes, reached: A measurement: the number that was reached in some minutes.
+    """
     return math.ceil(minutes * wanted / reached / 5) * 5
 
 

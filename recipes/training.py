@@ -45,7 +45,7 @@ def start_run(config):
     """
     run = config.run
     folder = RunFolder(run.output, run.resume, run.overwrite, identity(config))
-    record(config, folder)
+    write_options(config, folder)
     folder.recipe = type(config).__module__
     name = "minutes" if getattr(config.training, "minutes", None) else "epochs"
     folder.longer = {name: 3 * of} if (of := getattr(config.training, name, None)) else None
@@ -56,9 +56,9 @@ def start_run(config):
     return folder
 
 
-def record(config, folder):
-    """Writes down what a run is told, for `--resume` and for readers."""
-    folder.identify(identity(config))
+def write_options(config, folder):
+    """Writes the options of a run into its folder, for `--resume` and for readers."""
+    folder.set_identity(identity(config))
     folder.write_json("config.json", numbers(config))
     folder.track(config.run.track, numbers(config))
 
@@ -78,28 +78,30 @@ def model_scope(config):
     return rematerialized_blocks() if config.run.rematerialize else contextlib.nullcontext()
 
 
-def suited_model(config, folder, build, batches):
-    """The model of a run on this machine: a recipe may have another one where few steps fit.
+def build_for_machine(config, folder, build, batches):
+    """Builds the model of a run, after a measurement if the recipe has smaller models.
 
     Args:
-        config: With a table `FEW_STEPS`, see `pace`.
-        folder: The `RunFolder`, which has not begun.
-        build: Function from a configuration to its compiled model.
-        batches: Function from the number of an epoch to its dataset; a `ShardStream` is not timed.
+        config: A configuration with a table `FEW_STEPS`, see `pace`.
+        folder: The `RunFolder`, before `begin`.
+        build: A function from a configuration to its compiled model.
+        batches: A function from the number of an epoch to its dataset; or a `ShardStream`, on which
+            nothing is measured.
 
     Returns:
-        The configuration that holds from now on, and the compiled model.
+        The configuration with the chosen options, and the compiled model.
     """
     with model_scope(config):
         model = build(config)
-    rows = [] if isinstance(batches, ShardStream) else pace.rows_for(config)
+    rows = [] if isinstance(batches, ShardStream) else pace.usable_rows(config)
     if not rows:
         return config, model
-    chosen = pace.choose(config, rows, pace.seconds_of_a_step(model, batches(0)))
+    step_seconds = pace.seconds_of_a_step(model, batches(0))
+    chosen = pace.choose_options(config, rows, step_seconds)
     if chosen == config:
         return config, model
     del model
-    record(chosen, folder)
+    write_options(chosen, folder)
     start_next_model(chosen, chosen.run.seed)
     with model_scope(chosen):
         return chosen, build(chosen)
@@ -282,11 +284,11 @@ def fit_tokens(config, folder, model, batches, valid):
 
 
 def fit_translations(config, folder, model, batches, valid, scored, translate, callbacks=()):
-    """`fit_texts` of a translator, by what it makes of validation sentences.
+    """Fits a translator with `fit_texts`, and keeps the epoch with the best validation BLEU.
 
     Args:
-        scored: The corpus of those sentences.
-        translate: Function from them to translations.
+        scored: The corpus of validation pairs that are translated and scored.
+        translate: A function from their sources to translations.
         callbacks: More of them.
 
     Returns:

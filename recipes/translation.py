@@ -244,7 +244,7 @@ def run(config):
     if config.model.pretrained is None:
         folder.keep("tokenizer.model", tokenizer.save)
     build = partial(build_model, vocab_size=tokenizer.vocab_size)
-    config, model = training.suited_model(config, folder, build, batches)
+    config, model = training.build_for_machine(config, folder, build, batches)
     search = BeamSearch(config.decoding.beam_size, config.decoding.length_penalty)
     scored = data.valid.spread(config.training.score_pairs)
     translate = translating.translation(model, tokenizer, search, scored)

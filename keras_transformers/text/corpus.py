@@ -122,7 +122,7 @@ class PairCorpus:
         )
 
     def spread(self, number: int) -> Self:
-        """At most `number` pairs, at even distances from the first to the last, as a corpus.
+        """Returns a corpus of at most `number` pairs, taken at even distances.
 
         Raises:
             ValueError: If `number` is not positive.

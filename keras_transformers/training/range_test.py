@@ -3,7 +3,6 @@
 import contextlib
 import dataclasses
 import math
-import random
 from collections.abc import Iterator
 from typing import Any
 
@@ -215,22 +214,13 @@ def _settable_rate(model: Any) -> Iterator[keras.Variable]:
 @contextlib.contextmanager
 def _unchanged(model: Any) -> Iterator[None]:
     """A context after which a model, its optimizer and random states are what they were."""
-    if not model.optimizer.built:  # Keras does it in the first step
-        model.optimizer.build(model.trainable_variables)
-    variables = [each for part in snapshot.variables_of(model).values() for each in part]
-    values = [np.array(ops.convert_to_numpy(variable)) for variable in variables]
-    states = random.getstate(), np.random.get_state()
     steps_per_execution, train_function = model.steps_per_execution, model.train_function
     model.steps_per_execution, model.train_function = 1, None
-    try:
-        yield
-    finally:
-        model.steps_per_execution, model.train_function = steps_per_execution, train_function
-        model.reset_metrics()
-        for variable, value in zip(variables, values, strict=True):
-            variable.assign(value)
-        random.setstate(states[0])
-        np.random.set_state(states[1])
+    with snapshot.restored_state(model):
+        try:
+            yield
+        finally:
+            model.steps_per_execution, model.train_function = steps_per_execution, train_function
 
 
 def _batches(x: Any, y: Any, sample_weight: Any, shuffle: bool) -> tuple[dict[str, Any], bool]:

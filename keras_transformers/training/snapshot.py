@@ -1,8 +1,10 @@
 """All variables of a training run, as arrays and back, and whether they are sound."""
 
 import collections
+import contextlib
 import os
-from collections.abc import Sequence
+import random
+from collections.abc import Iterator, Sequence
 from typing import Any, TypeAlias
 
 import keras
@@ -25,6 +27,28 @@ def variables_of(model: keras.Model) -> dict[str, list[keras.Variable]]:
         model.metrics_variables,
     )
     return dict(zip(PARTS, groups, strict=True))
+
+
+@contextlib.contextmanager
+def restored_state(model: Any) -> Iterator[None]:
+    """Restores a model, its optimizer and the random states at the end of the context.
+
+    Args:
+        model: A compiled model.
+    """
+    if not model.optimizer.built:  # Keras builds it in the first step
+        model.optimizer.build(model.trainable_variables)
+    variables = [variable for part in variables_of(model).values() for variable in part]
+    values = [np.array(ops.convert_to_numpy(variable)) for variable in variables]
+    states = random.getstate(), np.random.get_state()
+    try:
+        yield
+    finally:
+        model.reset_metrics()
+        for variable, value in zip(variables, values, strict=True):
+            variable.assign(value)
+        random.setstate(states[0])
+        np.random.set_state(states[1])
 
 
 def in_order_of_0_2_0(

@@ -51,7 +51,7 @@ class JoinedCorpus:
         return self._changed(lambda name, part: part.head(number))
 
     def spread(self, number):
-        """So many pairs at most, at even distances, as many of each direction."""
+        """Returns at most `number` pairs at even distances, equally many of each direction."""
         of_each = max(number // len(self.parts), 1)
         return self._changed(lambda name, part: part.spread(of_each))
 

@@ -62,7 +62,7 @@ def as_options(name, value):
 def test_no_two_groups_of_a_recipe_have_a_number_of_the_same_name(name):
     config = kind(name)()
     groups = [vars(getattr(config, field.name)) for field in dataclasses.fields(config)]
-    assert sum(map(len, groups)) == len(numbers(config)) + 1  # `given` is no option
+    assert sum(map(len, groups)) == len(numbers(config)) + 1  # `user_options` is no option
 
 
 @pytest.mark.parametrize("name", RECIPES)

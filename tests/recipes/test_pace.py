@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from recipes import pace, translation
-from recipes.options import configure, numbers
+from recipes import pace, training, translation
+from recipes.options import configure, numbers, numbers_of
 
 ROWS = [
     pace.FewSteps(100, {"variant": "tiny", "learning_rate": 0.02}, "because"),
@@ -35,7 +35,7 @@ def state(model):
 
 
 def test_a_model_is_as_it_was_when_its_steps_have_been_timed(monkeypatch):
-    monkeypatch.setattr(pace, "TIMED", 0.0)
+    monkeypatch.setattr(pace, "TIMED_SECONDS", 0.0)
     (timed, data), (other, _) = model_and_data(), model_and_data()
     before = state(timed)
     assert 0 < pace.seconds_of_a_step(timed, data) < 10
@@ -59,8 +59,8 @@ def test_a_model_is_as_it_was_when_its_steps_have_been_timed(monkeypatch):
 )
 def test_the_row_of_the_fewest_steps_is_taken_but_for_given_options(seconds, given, taken, capsys):
     config = configure(translation.Config, output="unused")
-    config = dataclasses.replace(config, run=dataclasses.replace(config.run, given=given))
-    chosen = pace.choose(config, ROWS, seconds)
+    config = dataclasses.replace(config, run=dataclasses.replace(config.run, user_options=given))
+    chosen = pace.choose_options(config, ROWS, seconds)
     assert numbers(chosen) == {**numbers(config), **taken}
     said = capsys.readouterr().out
     for name, value in taken.items():
@@ -87,11 +87,28 @@ def test_the_row_of_the_fewest_steps_is_taken_but_for_given_options(seconds, giv
 def test_a_run_is_not_timed(options, tmp_path):
     (tmp_path / "config.json").write_text(json.dumps(numbers(translation.Config())))
     default = configure(translation.Config, output=str(tmp_path))
-    assert pace.rows_for(default) == list(translation.Config.FEW_STEPS)
-    assert pace.rows_for(configure(translation.Config, output=str(tmp_path), **options)) == []
+    assert pace.usable_rows(default) == list(translation.Config.FEW_STEPS)
+    assert pace.usable_rows(configure(translation.Config, output=str(tmp_path), **options)) == []
 
 
 def test_published_weights_are_not_timed():
     default = translation.Config()
     model = dataclasses.replace(default.model, pretrained="opus-mt-en-de")
-    assert pace.rows_for(dataclasses.replace(default, model=model)) == []
+    assert pace.usable_rows(dataclasses.replace(default, model=model)) == []
+
+
+def test_the_choice_is_written_for_a_resumed_run(tmp_path, monkeypatch):
+    monkeypatch.setattr(pace, "seconds_of_a_step", lambda model, dataset: 10.0)
+    output = str(tmp_path / "run")
+    config = configure(translation.Config, output=output)
+    folder = training.start_run(config)
+    chosen, model = training.build_for_machine(
+        config, folder, lambda config: config.model.variant, lambda epoch: None
+    )
+    assert (config.model.variant, chosen.model.variant, model) == ("mini", "tiny", "tiny")
+    assert numbers_of(output) is None  # before the run begins
+    folder.begin()
+    assert numbers_of(output)["variant"] == folder.identity["options"]["variant"] == "tiny"
+    resumed = configure(translation.Config, output=output, resume=True)
+    assert resumed.model.variant == "tiny"
+    assert pace.usable_rows(resumed) == []
