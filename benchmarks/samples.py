@@ -14,6 +14,7 @@ import pathlib
 import sys
 
 from benchmarks.report import FOLDER, heading
+from recipes.translation import Config
 
 NUMBER = 8
 
@@ -28,7 +29,8 @@ def samples(folder):
         sentences = list(csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
     return {
         **heading("keras", "tensorflow"),
-        "command": f"python -m recipes.translation --minutes {config['minutes']:g}",
+        "command": _command(config),
+        "variant": config["variant"],
         "bleu": metrics["test_bleu"],
         "chrf": metrics["test_chrf"],
         "minutes": metrics["seconds_training_and_evaluation"] / 60,
@@ -36,6 +38,14 @@ def samples(folder):
         "sentences": len(sentences),
         "rows": sentences[:: len(sentences) // NUMBER][:NUMBER],
     }
+
+
+def _command(config):
+    """The command of a run with default options, except for its minutes."""
+    command = "python -m recipes.translation"
+    if config["minutes"] == Config().training.minutes:
+        return command
+    return f"{command} --minutes {config['minutes']:g}"
 
 
 if __name__ == "__main__":

@@ -101,6 +101,8 @@ class RunFolder:
         self._track = self._tracker = None  # what it is made of, and the `Tracker`
         # For `next_steps`: the recipe's module, and the options of a longer run.
         self.recipe, self.longer = "__main__", None
+        # The minutes that the default options need on this machine, if others were chosen.
+        self.minutes_of_defaults = None
         self._asked = None  # what was exported, if it has answered
         self._begun, self._waiting = False, {}  # name -> arguments of `keep`
         self._resume, self._overwrite = resume, overwrite
@@ -361,13 +363,22 @@ class RunFolder:
         self._asked = (raw, options)
 
     def show_next(self, still_learning=False):
-        """Prints how one goes on, see `next_steps`: with a longer run if it was still learning."""
-        longer = self.longer if still_learning else None
+        """Prints what the user can do next, see `next_steps`.
+
+        A longer run is among it if the minutes were too few for the default options, or if the
+        model was still learning.
+        """
+        longer, reason = None, ""
+        if self.minutes_of_defaults:
+            longer = {"minutes": self.minutes_of_defaults}
+            reason = "Train the default model, which needs more minutes on this machine"
+        elif still_learning and self.longer:
+            longer, reason = self.longer, "Train longer: the validation loss still fell"
         if self.recipe == "__main__":
-            for command, what in next_steps.commands(self.path, self._asked, longer):
+            for command, what in next_steps.commands(self.path, self._asked, longer, reason):
                 print(f"{what}:\n{textwrap.indent(shell_command(command), '  ')}")
         else:  # a program or a notebook has called it
-            for call, what in next_steps.calls(self.path, self.recipe, longer):
+            for call, what in next_steps.calls(self.path, self.recipe, longer, reason):
                 print(f"{what}:\n  {call}")
 
     def write_table(self, name, header, rows, delimiter="\t"):

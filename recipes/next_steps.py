@@ -20,7 +20,7 @@ def still_learning(history):
     return values[-2] - values[-1] > IMPROVEMENT * abs(values[-2])
 
 
-def commands(folder, asked=None, longer=None):
+def commands(folder, asked=None, longer=None, reason=""):
     """Commands that use a finished run, with what each does.
 
     Args:
@@ -28,6 +28,7 @@ def commands(folder, asked=None, longer=None):
         asked: What its model has answered: a text or the path of an image, and a dict of options of
             `predict`; None if it was asked nothing.
         longer: Dict of the options of a longer run, if that is advised.
+        reason: The reason for a longer run, as a sentence without its stop.
 
     Returns:
         List of `(command, what it does)`.
@@ -48,8 +49,7 @@ def commands(folder, asked=None, longer=None):
     if longer is not None:
         again = folder.with_name(f"{folder.name}_longer")
         told = [word for key, x in longer.items() for word in (f"--{key}", f"{x:g}")]
-        what = "Train longer: the validation loss still fell"
-        steps.append((line(name, *_own_options(), *told, "--output", again), what))
+        steps.append((line(name, *_own_options(), *told, "--output", again), reason))
     other = _another(folder)
     if other is not None:
         steps.append((line("compare", other, folder), "Compare it with another run"))
@@ -60,16 +60,16 @@ def commands(folder, asked=None, longer=None):
     return steps
 
 
-def calls(folder, recipe, longer=None):
+def calls(folder, recipe, longer=None, reason=""):
     """The same for a run that a program or a notebook has called, as lines of Python.
 
     Args:
-        folder, longer: As for `commands`.
+        folder, longer, reason: As for `commands`.
         recipe: Name of the recipe's module.
     """
     folder, short = pathlib.Path(folder), recipe.rpartition(".")[2]
     if longer is not None:
-        options, ending, what = longer, "longer", "Train longer: the validation loss still fell"
+        options, ending, what = longer, "longer", reason
     else:
         options, ending = {"seed": 2}, "seed_2"
         what = "See how much the score depends on the random seed"

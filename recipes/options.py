@@ -34,7 +34,7 @@ class Run:
 
     output: str  # folder for all that the run leaves
     seed: int = 1  # of weights, batches and dropout
-    smoke: bool = False  # the same path in under a minute, on little data
+    smoke: bool = False  # the same path in about a minute, on little data
     resume: bool = False  # continue the run in --output, if it was begun, with its numbers
     overwrite: bool = False  # replace the run in --output; other files there stay
     config: str | None = None  # YAML or JSON file of options; those given here are stronger

@@ -56,27 +56,31 @@ def documented_steps(config):
 
 
 def choose_options(config, rows, step_seconds):
-    """Returns the configuration with the options of the first row that applies, and prints them.
+    """Chooses the options of the first row that applies, and prints them.
 
     Args:
         config: The configuration of a recipe.
         rows: Rows of `FEW_STEPS`, in increasing order of `steps`.
         step_seconds: The seconds of a training step.
+
+    Returns:
+        The configuration with the options of the row, and the minutes that this machine needs for
+        the default options; the configuration itself and None if no row applies.
     """
     minutes = config.training.minutes
     steps = int(60 * minutes * (1 - SCORING) / step_seconds)
     print(f"A step takes {step_seconds:.2g} s here: about {steps:,} fit into {minutes:g} minutes.")
     row = next((row for row in rows if steps < row.steps), None)
     if row is None:
-        return config
+        return config, None
     options = {name: x for name, x in row.options.items() if name not in config.run.user_options}
     text = " ".join(f"--{name.replace('_', '-')} {value}" for name, value in options.items())
     print(f"Below {row.steps:,} steps this recipe takes {text}: {row.reason}.")
     documented = documented_steps(config)
+    needed = minutes_for(documented or row.steps, minutes, steps)
     if documented:
-        needed = minutes_for(documented, minutes, steps)
         print(f"The documented result needs --minutes {needed} on this machine.", flush=True)
-    return changed(config, **options)
+    return changed(config, **options), needed
 
 
 def seconds_of_a_step(model, dataset):

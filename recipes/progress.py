@@ -20,7 +20,7 @@ PAUSE = 0.2  # seconds from one drawing of the line to the next
 SHORTEST_BAR, LONGEST_BAR = 10, 30  # characters
 LONGEST_LINE = 120  # characters of a text that is cut, where there is no terminal
 OBSERVED = 60  # seconds of training after which a forecast is made
-SCORING = 0.1  # share of the time that scoring takes, where nothing was scored yet
+SCORING = 0.1  # share of the time that validation and scoring take
 
 
 @contextlib.contextmanager
@@ -141,10 +141,13 @@ class Progress(keras.callbacks.ProgbarLogger):
     def on_train_begin(self, logs=None):
         self._began, self._drawn, self._forecast = time.monotonic(), 0.0, False
         self._batches = 0  # of this process
+        # Of this process, without the first execution, which compiles:
+        self._timed_steps, self._seconds_of_steps = 0, 0.0
         self._say("Compiling the first step, which takes 10 to 60 s ...")
 
     def on_epoch_begin(self, epoch, logs=None):
         self._epoch, self._epoch_began = epoch, time.monotonic()
+        self._ended_steps, self._last_step_ended = 0, self._epoch_began
         self._done, self._values = 0, []
         if self.verbose == 1 and self._console.is_terminal and not self._console.is_jupyter:
             self._live = rich.live.Live(
@@ -157,10 +160,14 @@ class Progress(keras.callbacks.ProgbarLogger):
             self._live.start()
 
     def on_train_batch_end(self, batch, logs=None):
+        now = time.monotonic()
         self._batches += 1
         if self._batches == 1:
             self._after_first_step()
-        now = time.monotonic()
+        else:
+            self._timed_steps += batch + 1 - self._ended_steps
+            self._seconds_of_steps += now - self._last_step_ended
+        self._ended_steps, self._last_step_ended = batch + 1, now
         if now - self._drawn >= PAUSE or batch + 1 == self.params["steps"]:
             self._drawn, self._done = now, batch + 1
             if self._live is not None:  # numbers on an accelerator are waited for
@@ -209,14 +216,14 @@ class Progress(keras.callbacks.ProgbarLogger):
         self._say(f"The first step took {seconds:.0f} s.{until}")
 
     def _say_forecast(self):
-        """Says how many epochs fit into the minutes, as far as one can tell by now."""
+        """Prints how many epochs fit into the minutes, from the pace of the steps until now."""
         minutes = self._budget.minutes
-        if minutes is None:
+        if minutes is None or not self._timed_steps:
             return
-        epochs = self._budget.epochs() * minutes * 60 / self._budget.seconds()
-        if self._budget.epochs() < 1:
-            epochs *= 1 - SCORING
-        epochs = min(epochs, self.params["epochs"])
+        seconds_of_a_step = self._seconds_of_steps / self._timed_steps
+        seconds_left = (60 * minutes - self._budget.seconds()) * (1 - SCORING)
+        epochs_left = seconds_left / seconds_of_a_step / self.params["steps"]
+        epochs = min(self._budget.epochs() + epochs_left, self.params["epochs"])
         self._say(f"About {epochs:.1f} epochs fit into {minutes:g} minutes on this machine.")
         documented = (self._documented or 0) / self.params["steps"]
         if epochs < 0.8 * documented:

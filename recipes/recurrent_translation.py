@@ -89,7 +89,7 @@ class Config:
     decoding: Decoding = Decoding()
     SMOKE: ClassVar = {
         "epochs": 1,
-        "batch_size": 512,
+        "batch_size": 2048,
         "vocab_size": 600,
         "hidden_dim": 64,
         "warmup_steps": 5,

@@ -97,7 +97,7 @@ def build_for_machine(config, folder, build, batches):
     if not rows:
         return config, model
     step_seconds = pace.seconds_of_a_step(model, batches(0))
-    chosen = pace.choose_options(config, rows, step_seconds)
+    chosen, folder.minutes_of_defaults = pace.choose_options(config, rows, step_seconds)
     if chosen == config:
         return config, model
     del model

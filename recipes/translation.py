@@ -78,6 +78,7 @@ class Model:
 
     pretrained: str | None = None  # folder of published Marian weights, to go on from
     variant: Literal["tiny", "mini", "small", "base", "big"] = "mini"  # 192 wide, 3 + 3 blocks
+    num_layers: int | None = None  # blocks of the encoder, and of the decoder; those of the variant
     dropout: float = 0.0  # a few epochs are regularised enough by `sample`; 0.2 for an hour
     positions: Literal["relative", "sinusoidal"] = "relative"  # as T5 has them, or as the paper
 
@@ -132,6 +133,7 @@ class Config:
         "batch_size": 512,
         "vocab_size": 600,
         "variant": "tiny",
+        "num_layers": 1,  # each takes seconds to compile and to export
         "warmup_steps": 5,
     }
     PUBLISHED: ClassVar = {  # to go on from published weights
@@ -216,8 +218,14 @@ def build_model(config, vocab_size):
         model = start_from(of.pretrained, Transformer, "translator")
         optimizer = training.optimizer(config, AdamW, global_clipnorm=1.0)
     else:
+        blocks = {} if of.num_layers is None else {"num_layers": of.num_layers}
         model = Transformer.from_variant(
-            of.variant, vocab_size, dropout=of.dropout, norm_first=True, positions=of.positions
+            of.variant,
+            vocab_size,
+            dropout=of.dropout,
+            norm_first=True,
+            positions=of.positions,
+            **blocks,
         )
         optimizer = training.optimizer(config, Muon)
     learned = training.of_tokens(model, config.training.label_smoothing, config.training.r_drop)

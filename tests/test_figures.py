@@ -258,7 +258,7 @@ def test_samples_stand_at_equal_distances_in_the_test_set(tmp_path):
         "epochs": 2,
     }
     (tmp_path / "metrics.json").write_text(json.dumps(metrics), encoding="utf-8")
-    (tmp_path / "config.json").write_text('{"minutes": 30.0}', encoding="utf-8")
+    (tmp_path / "config.json").write_text('{"minutes": 30.0, "variant": "tiny"}', encoding="utf-8")
     rows = [f'a{i}\tb{i}\t"c{i}' for i in range(19)]
     text = "\n".join(["source\treference\ttranslation", *rows])
     (tmp_path / "translations.tsv").write_text(text, encoding="utf-8")

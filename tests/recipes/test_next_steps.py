@@ -66,3 +66,24 @@ def test_what_gave_no_answer_is_not_asked_again(tmp_path, capsys):
 def test_the_command_line_is_called_as_this_process_was(monkeypatch):
     monkeypatch.setattr(sys, "argv", ["keras-transformers mae"])
     assert bad_input.program() == "keras-transformers mae"
+
+
+@pytest.mark.parametrize(
+    ("minutes_of_defaults", "is_still_learning", "expected"),
+    [
+        (None, False, ["--seed", "2"]),
+        (None, True, ["--minutes", "30"]),
+        (45, False, ["--minutes", "45"]),
+        (45, True, ["--minutes", "45"]),
+    ],
+)
+def test_a_longer_run_is_advised_where_it_would_score_more(
+    tmp_path, monkeypatch, capsys, minutes_of_defaults, is_still_learning, expected
+):
+    monkeypatch.setattr(sys, "argv", ["recipes/translation.py", "--minutes", "10"])
+    folder = finished(tmp_path / "run")
+    folder.longer = {"minutes": 30.0}
+    folder.minutes_of_defaults = minutes_of_defaults
+    folder.show_next(is_still_learning)
+    words = shlex.split(capsys.readouterr().out.partition(":\n")[2])
+    assert words[2:5] == ["recipes.translation", *expected]

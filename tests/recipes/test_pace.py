@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 
 import keras
 import numpy as np
@@ -60,12 +61,12 @@ def test_a_model_is_as_it_was_when_its_steps_have_been_timed(monkeypatch):
 def test_the_row_of_the_fewest_steps_is_taken_but_for_given_options(seconds, given, taken, capsys):
     config = configure(translation.Config, output="unused")
     config = dataclasses.replace(config, run=dataclasses.replace(config.run, user_options=given))
-    chosen = pace.choose_options(config, ROWS, seconds)
+    chosen, minutes = pace.choose_options(config, ROWS, seconds)
     assert numbers(chosen) == {**numbers(config), **taken}
     said = capsys.readouterr().out
     for name, value in taken.items():
         assert f"--{name.replace('_', '-')} {value}" in said
-    assert ("this recipe takes" in said) == bool(taken)
+    assert ("this recipe takes" in said) == bool(taken) == (minutes is not None)
 
 
 @pytest.mark.parametrize(
@@ -106,6 +107,8 @@ def test_the_choice_is_written_for_a_resumed_run(tmp_path, monkeypatch):
         config, folder, lambda config: config.model.variant, lambda epoch: None
     )
     assert (config.model.variant, chosen.model.variant, model) == ("mini", "tiny", "tiny")
+    # 10 minutes have time for 54 steps, after a tenth for scoring.
+    assert folder.minutes_of_defaults == math.ceil(4_100 / 5.4 / 5) * 5
     assert numbers_of(output) is None  # before the run begins
     folder.begin()
     assert numbers_of(output)["variant"] == folder.identity["options"]["variant"] == "tiny"

@@ -7,6 +7,7 @@ import shlex
 import shutil
 import sys
 import tempfile
+import types
 
 import keras
 import numpy as np
@@ -81,15 +82,28 @@ def test_an_epoch_that_ends_early_says_its_share(capsys):
     assert "Epoch 2/2 (40% of it)  loss" in capsys.readouterr().out
 
 
-def test_a_forecast_says_how_many_epochs_fit_and_what_the_documented_result_took(capsys):
+def test_a_forecast_follows_from_the_pace_of_the_steps_and_not_from_the_first_scoring(
+    monkeypatch, capsys
+):
+    clock = types.SimpleNamespace(now=0.0)
+    monkeypatch.setattr(progress, "time", types.SimpleNamespace(monotonic=lambda: clock.now))
     decay = BudgetedDecay(0.1, minutes=10.0)
-    decay.seconds, decay.epochs = lambda: 60.0, lambda: 0.5
-    shows = progress.Progress(decay, documented_steps=550)
+    decay.seconds, decay.epochs = lambda: clock.now, lambda: 0.5
+    decay.minutes_left = lambda: 9.0
+    shows = progress.Progress(decay, documented_steps=1000)
     shows.set_params({"verbose": 1, "epochs": 60, "steps": 50})
-    shows._say_forecast()
-    assert capsys.readouterr().out.splitlines() == [
-        "About 4.5 epochs fit into 10 minutes on this machine.",
-        "The documented result took 11 epochs, for which --minutes 25 would do here.",
+    shows.on_train_begin()
+    for steps, seconds_of_scoring in ((13, 33.0), (14, 0.0)):
+        shows.on_epoch_begin(0)
+        for step in range(steps):
+            clock.now += 1.0
+            shows.on_train_batch_end(step)
+        clock.now += seconds_of_scoring
+    # Half an epoch is trained, and a step takes a second. 540 seconds are left, a tenth of them for
+    # scoring.
+    assert capsys.readouterr().out.splitlines()[-2:] == [
+        f"About {0.5 + 540 * 0.9 / 50:.1f} epochs fit into 10 minutes on this machine.",
+        "The documented result took 20 epochs, for which --minutes 20 would do here.",
     ]
 
 
