@@ -1,6 +1,7 @@
 """BLEU and chrF of translations, during training and after it."""
 
 import math
+import shutil
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -11,7 +12,7 @@ from keras_transformers.extras import needed_by
 from keras_transformers.training.scripts import bleu_tokenizer
 
 LEAST = 1.0  # BLEU; below, a handful of words decides it
-LONGEST_SAMPLE = 76  # characters of a text that is shown
+LONGEST_LINE = 120  # characters of a line that shows a text, whatever the terminal
 SHARE = 0.1  # of the time, at most, that scorings without a fixed number of epochs take
 
 
@@ -139,7 +140,7 @@ class TranslationScores(keras.callbacks.Callback):
         triples = zip(self.sources, translations, self.references, strict=True)
         self.examples = list(triples)[: max(self.samples, 3)]
         for source, translation, _ in self.examples[: self.samples]:
-            print(f"\n  {_shortened(source)}\n  -> {_shortened(translation)}")
+            print(f"\n{_one_line('  ', source)}\n{_one_line('  -> ', translation)}")
         own = {name: self._score_of(name, translations) for name in self._groups}
         if own:
             bleu, chrf = (sum(each) / len(own) for each in zip(*own.values(), strict=True))
@@ -155,10 +156,11 @@ class TranslationScores(keras.callbacks.Callback):
         return score_translations(ours, references, self._tokenizers[name])[:2]
 
 
-def _shortened(text: str) -> str:
-    """A text in one line of at most `LONGEST_SAMPLE` characters."""
-    text = " ".join(text.split())
-    return text if len(text) <= LONGEST_SAMPLE else f"{text[: LONGEST_SAMPLE - 1]}…"
+def _one_line(start: str, text: str) -> str:
+    """Returns a line with a text, which is cut if the line is longer than the terminal."""
+    longest = min(shutil.get_terminal_size().columns, LONGEST_LINE)
+    line = start + " ".join(text.split())
+    return line if len(line) <= longest else f"{line[: longest - 1]}…"
 
 
 def _rows_of_groups(groups: Sequence[str] | None) -> dict[str, list[int]]:

@@ -135,3 +135,17 @@ def test_groups_are_scored_by_themselves_and_the_mean_is_theirs():
     assert logs["val_chrf"] == (logs["val_chrf_x-y"] + logs["val_chrf_x-z"]) / 2
     with pytest.raises(ValueError, match="`groups` must have a name for each sentence, 1"):
         TranslationScores(list, ["a"], ["a"], groups=[])
+
+
+@pytest.mark.parametrize("columns", [60, 80, 100, 200])
+def test_a_translation_is_shown_in_one_line_of_the_terminal(columns, monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    words = "a translation of many words "
+    sources, references = [words * 7] * 3, [words] * 3
+    translate = lambda texts: [words * 9] * 3  # noqa: E731
+    callback = TranslationScores(translate, sources, references, samples=2)
+    callback.on_epoch_end(0, {})
+    lines = capsys.readouterr().out.splitlines()
+    shown = [line for line in lines if words.split()[1] in line]
+    assert shown and all(len(line) == min(columns, 120) for line in shown)
+    assert all(line.endswith("…") for line in shown)
