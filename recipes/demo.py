@@ -13,6 +13,7 @@ import errno
 import importlib.util
 import os
 import socket
+import threading
 
 import tyro
 
@@ -72,6 +73,8 @@ def serve(config):
         blocks.close(verbose=False)
         raise
     print("The model is loaded (to end: Control-C)", flush=True)
+    # Alternatives and scores come from other signatures, which are not waited for.
+    threading.Thread(target=read, kwargs={"whole": True}, daemon=True).start()
     return blocks
 
 

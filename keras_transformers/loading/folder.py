@@ -97,10 +97,12 @@ def begin(
     search: Search | None = None,
     seed: int | None = None,
     n_best: int | None = None,
-) -> tuple[Predictor, Callable[[], None]]:
-    """Returns the predictor of a folder, and a function that reads what has not been read yet.
+) -> tuple[Predictor, Callable[..., None]]:
+    """Returns the predictor of a folder, and a function that reads the program of a SavedModel.
 
-    That is the program of a SavedModel, which takes longest. A request waits until it is read.
+    Reading it takes longest. A request waits until it is read. The function reads the signature
+    that `predict` uses. With `whole=True` it reads the others as well, which `score`, for instance,
+    would read when it is first called.
 
     Args:
         folder, signature, languages, revision, new_tokens, search, seed, n_best: As `load` takes
@@ -156,7 +158,7 @@ def begin(
     raise ValueError(f"load: {folder} {_reason_to_refuse(folder)}")
 
 
-def _nothing() -> None:
+def _nothing(whole: bool = False) -> None:
     """Reads nothing: all of it has been read."""
 
 
@@ -193,7 +195,7 @@ def _reason_to_refuse(folder: pathlib.Path) -> str:
 
 def _of_run(
     folder: pathlib.Path, exported: pathlib.Path, signature: str
-) -> tuple[Predictor, Callable[[], None]]:
+) -> tuple[Predictor, Callable[..., None]]:
     """The predictor of a run's SavedModel, whose model learns if it is there, too; and `read`."""
     parts = _parts_of_run(folder)
     if "model" in parts:

@@ -1,8 +1,9 @@
 """A SavedModel of `keras_transformers.export` as a predictor."""
 
 import pathlib
+import tempfile
 import threading
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 import tensorflow as tf
@@ -41,8 +42,8 @@ def predictor(
     signature: str,
     parts: dict[str, Callable[[], Any]] | None = None,
     source: Any = None,
-) -> tuple[Predictor, Callable[[], None]]:
-    """Returns the predictor of a SavedModel, and a function that reads the program.
+) -> tuple[Predictor, Callable[..., None]]:
+    """Returns the predictor of a SavedModel, and the function `_Program.read`.
 
     A request that comes before the program is read reads it, or waits until it is read.
 
@@ -64,55 +65,181 @@ def predictor(
         _register_text_ops(folder)
     program = _Program(folder, signature, names)
     served = made(program, labels, parts, source or folder)
-    vars(served).update(languages=languages, previous=previous)
-
-    def read() -> None:
-        vars(served)["loaded"] = program.read()  # a signature holds its variables weakly
-
-    return served, read
+    vars(served).update(languages=languages, previous=previous, loaded=program)
+    return served, program.read
 
 
-class _Program:
-    """A signature of a SavedModel as a function, read once."""
+class _Program(Mapping[str, Any]):
+    """The signatures of a SavedModel, as functions by their names; each is read when it is used.
+
+    The first one that is used is read alone, which takes a fraction of the time of the whole
+    SavedModel. If another one is used, all are read, so that they share their variables.
+
+    Args:
+        folder: Path of the SavedModel.
+        signature: Name of the signature that `__call__` uses.
+        names: Names of its inputs, in the order in which `__call__` takes them.
+    """
 
     def __init__(self, folder: pathlib.Path, signature: str, names: tuple[str, ...]) -> None:
         self._folder, self._signature, self._names = folder, signature, names
+        self._known = _signatures(folder)
         self._lock = threading.Lock()  # of a request that comes while another thread reads
         self._loaded: Any = None
 
     def __call__(self, *given: Any) -> Any:
-        run = self.read().signatures[self._signature]
-        return run(**dict(zip(self._names, given, strict=True)))
+        return self[self._signature](**dict(zip(self._names, given, strict=True)))
 
-    def read(self) -> Any:
-        with self._lock:
-            if self._loaded is None:
-                self._loaded = _read(self._folder)
-            return self._loaded
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._known:
+            raise KeyError(name)
+        loaded = self._loaded
+        if loaded is None or name not in loaded.signatures:
+            with self._lock:
+                loaded = self._loaded
+                if loaded is None:
+                    loaded = self._loaded = _read_signature(self._folder, name)
+                elif name not in loaded.signatures:
+                    loaded = self._loaded = _read(self._folder, self._folder)
+
+        def run(**inputs: Any) -> Any:
+            return loaded.signatures[name](**inputs)  # which holds its variables weakly
+
+        return run
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._known)
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def read(self, whole: bool = False) -> None:
+        """Reads the signature of `__call__`; with `whole`, all signatures."""
+        self[self._signature]
+        if whole:
+            for name in self:
+                self[name]
 
 
-def _read(folder: pathlib.Path) -> Any:
+def _read(folder: pathlib.Path, source: pathlib.Path) -> Any:
+    """Returns the SavedModel in a folder; errors name the folder that it comes from."""
     try:
         return tf.saved_model.load(str(folder))
     except (OSError, ValueError, KeyError, tf.errors.OpError) as error:
         lines = str(error).strip().splitlines() or [type(error).__name__]
         raise ValueError(
-            f"load: the SavedModel in {folder} is damaged, or files of it are missing: {lines[0]}"
+            f"load: the SavedModel in {source} is damaged, or files of it are missing: {lines[0]}"
         ) from error
 
 
-def _signature(folder: pathlib.Path, name: str) -> tuple[set[str], set[str]]:
-    """Names of the inputs and outputs of a signature, without loading what computes them."""
+def _read_signature(folder: pathlib.Path, name: str) -> Any:
+    """Returns a SavedModel with one of its signatures, or with all if it cannot be cut.
+
+    TensorFlow builds every function of a SavedModel anew in Python, whether it is used or not. So
+    it is given a copy of the program that has only the functions that the signature needs.
+    """
+    program = _program(folder)
+    has_assets = any((folder / "assets").glob("*"))  # which may be read later
+    if has_assets or not _keep_signature(program.meta_graphs[0], name):
+        return _read(folder, folder)
+    with tempfile.TemporaryDirectory() as part:
+        try:
+            (pathlib.Path(part) / "variables").symlink_to((folder / "variables").absolute())
+        except (OSError, NotImplementedError):  # as on Windows, without the right to do so
+            return _read(folder, folder)
+        (pathlib.Path(part) / PROGRAM).write_bytes(program.SerializeToString())
+        return _read(pathlib.Path(part), folder)
+
+
+def _keep_signature(graph: Any, name: str) -> bool:
+    """Removes from a `MetaGraphDef` the functions that a signature does not need.
+
+    Returns:
+        True if the signature was found, and the others were removed.
+    """
+    nodes = graph.object_graph_def.nodes
+    maps = [node for node in nodes if node.user_object.identifier == "signature_map"]
+    children = [child for node in maps for child in node.children if child.local_name == name]
+    if len(maps) != 1 or len(children) != 1:
+        return False
+    needed = _needed_functions(
+        graph.graph_def.library, nodes[children[0].node_id].bare_concrete_function
+    )
+    del maps[0].children[:]
+    maps[0].children.extend(children)
+    for node in nodes:
+        if node.WhichOneof("kind") == "function":
+            names = [each for each in node.function.concrete_functions if each in needed]
+            node.function.concrete_functions[:] = names
+        elif node.bare_concrete_function.concrete_function_name not in {"", *needed}:
+            node.user_object.identifier = "_generic_user_object"  # nodes are known by position
+    concrete, library = graph.object_graph_def.concrete_functions, graph.graph_def.library
+    for each in set(concrete) - needed:
+        del concrete[each]
+    _keep(library.function, lambda function: function.signature.name in needed)
+    _keep(library.gradient, lambda gradient: gradient.function_name in needed)
+    _keep(library.registered_gradients, lambda gradient: gradient.gradient_func in needed)
+    return True
+
+
+def _needed_functions(library: Any, signature: Any) -> set[str]:
+    """Returns the names of the functions that the function of a signature calls, and its own."""
+    functions = {function.signature.name: function for function in library.function}
+    gradients = {
+        gradient.registered_op_type: gradient.gradient_func
+        for gradient in library.registered_gradients
+    }
+    needed: set[str] = set()
+    waiting = [signature.concrete_function_name]
+    while waiting:
+        name = waiting.pop()
+        if name in needed or name not in functions:
+            continue
+        needed.add(name)
+        for node in functions[name].node_def:
+            waiting.append(node.op)
+            for key, value in node.attr.items():
+                waiting.append(value.func.name)
+                waiting.extend(function.name for function in value.list.func)
+                if key == "_gradient_op_type":
+                    waiting.append(gradients.get(value.s.decode(), ""))
+    return needed
+
+
+def _keep(messages: Any, is_kept: Callable[[Any], bool]) -> None:
+    """Removes messages of a repeated field."""
+    kept = [message for message in messages if is_kept(message)]
+    del messages[:]
+    messages.extend(kept)
+
+
+def _program(folder: pathlib.Path) -> Any:
+    """Returns the `SavedModel` message of a folder.
+
+    Raises:
+        ValueError: If it is damaged.
+    """
     program = saved_model_pb2.SavedModel()
     try:
         program.ParseFromString((folder / PROGRAM).read_bytes())
     except Exception as error:  # protobuf's DecodeError is in no public module
         raise ValueError(f"load: {folder / PROGRAM} is damaged: {error}") from None
+    return program
+
+
+def _signatures(folder: pathlib.Path) -> dict[str, Any]:
+    """Returns name -> `SignatureDef` of a SavedModel, without those of TensorFlow itself."""
+    program = _program(folder)
     found = program.meta_graphs[0].signature_def if program.meta_graphs else {}
+    return {name: found[name] for name in sorted(found) if not name.startswith("__")}
+
+
+def _signature(folder: pathlib.Path, name: str) -> tuple[set[str], set[str]]:
+    """Names of the inputs and outputs of a signature, without loading what computes them."""
+    found = _signatures(folder)
     if name not in found:
-        named = [each for each in sorted(found) if not each.startswith("__")]
         raise ValueError(
-            f"load: `signature` must be one of those of {folder}: {', '.join(named) or 'none'}. "
+            f"load: `signature` must be one of those of {folder}: {', '.join(found) or 'none'}. "
             f"Received: {name!r}"
         )
     return set(found[name].inputs), set(found[name].outputs)

@@ -84,7 +84,7 @@ class TextPredictor(Predictor):
         function: Callable[..., Any] | None = getattr(self._run, method, None)
         if function is not None:
             return function
-        signatures = getattr(vars(self).get("loaded"), "signatures", {})
+        signatures = vars(self).get("loaded", {})
         if signature not in signatures:
             raise AttributeError(
                 f"{signature}: {self._source} has no signature {signature!r}; export it by this "

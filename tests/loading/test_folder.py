@@ -9,8 +9,11 @@ import tensorflow as tf
 
 import keras_transformers
 from keras_transformers import export, loading, models
+from keras_transformers.loading import saved_model
 from keras_transformers.vision import Preprocessing
+from tests.export import examples
 from tests.loading.saved import save_shouter
+from tests.slow import slow_except
 from tests.test_imports import IN_RECIPES_EXTRA, run_without
 
 ABOUT = {"kind": "translator", "labels": None, "version": "0.1.0"}
@@ -138,7 +141,44 @@ def test_a_program_is_read_once_by_whoever_comes_first(shouter, monkeypatch):
     assert predictor.kind == "translator" and predictor.parts == () and folders == []
     assert predictor.predict("open") == "OPEN"
     read()
-    assert predictor.predict("shut") == "SHUT" and folders == [str(shouter)]
+    assert predictor.predict("shut") == "SHUT" and len(folders) == 1
+
+
+@pytest.mark.parametrize("make", slow_except(examples.MAKE, "translator, greedy"))
+def test_a_signature_that_is_read_alone_answers_as_the_whole_saved_model(make, tmp_path):
+    served = make()
+    folder = served.save(tmp_path / "served")
+    whole = tf.saved_model.load(str(folder))
+    read, request = set(), examples.as_tensor(examples.requests(served)[0][:5])
+    for signature, run in whole.signatures.items():
+        specs = run.structured_input_signature[1]
+        if any(spec.dtype != tf.string or spec.shape.rank != 1 for spec in specs.values()):
+            continue
+        program = saved_model._Program(folder, signature, tuple(specs))
+        expected, found = run(**dict.fromkeys(specs, request)), program(*[request] * len(specs))
+        assert expected.keys() == found.keys()
+        for key in expected:
+            np.testing.assert_array_equal(found[key], expected[key])
+        assert [*program._loaded.signatures] == [signature]
+        read.add(signature)
+    assert {"serving_default", "xla"} <= read
+
+
+def test_another_signature_is_read_with_all_others_when_it_is_used(tmp_path):
+    folder = examples.MAKE["translator, greedy"]().save(tmp_path / "served")
+    predictor, read = loading.begin(folder)
+    read()
+    program = vars(predictor)["loaded"]
+    assert [*program._loaded.signatures] == ["serving_default"]
+    first, text = program["serving_default"], tf.constant(["the cat"])
+    answer = first(text=text)
+    assert len(predictor.score(["the cat"], ["the dog"])) == 1
+    assert set(program._loaded.signatures) == set(program) > {"serving_default", "score"}
+    for run in (first, program["serving_default"]):  # the first keeps its variables
+        for key, value in run(text=text).items():
+            np.testing.assert_array_equal(value, answer[key])
+    with pytest.raises(KeyError):
+        program["no such signature"]
 
 
 def test_a_damaged_or_foreign_saved_model_is_refused(shouter, tmp_path):
