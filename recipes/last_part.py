@@ -30,6 +30,7 @@ class LastPart(keras.callbacks.Callback):
 
     def on_train_begin(self, logs=None):
         self._start = time.monotonic()
+        self._write()
 
     def get_state(self):
         """Seconds since the start, for `ExactResume`."""
@@ -50,5 +51,10 @@ class LastPart(keras.callbacks.Callback):
             spent = max(spent, (time.monotonic() - self._start) / 60 / self._minutes)
         if self._first is None and spent >= self._begins:
             self._first = int(epoch)
-            self._path.write_text(json.dumps({"first_epoch": self._first}))
+            self._write()
         return self._first is not None and bool(epoch >= self._first)
+
+    def _write(self):
+        """Writes the first epoch of the last part; before training, the folder must not change."""
+        if self._first is not None and self._start is not None:
+            self._path.write_text(json.dumps({"first_epoch": self._first}))

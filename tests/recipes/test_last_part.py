@@ -17,6 +17,7 @@ def config(epochs=10, minutes=None, resume=False):
 
 def test_it_begins_with_the_epoch_that_has_the_share_behind_it(tmp_path):
     part = LastPart(config(), tmp_path, 0.7)
+    part.on_train_begin()
     assert [part.has(epoch) for epoch in range(10)] == [False] * 7 + [True] * 3
     assert json.loads((tmp_path / NAME).read_text()) == {"first_epoch": 7}
 
@@ -45,3 +46,11 @@ def test_a_pipeline_asks_for_each_epoch_as_it_begins(tmp_path):
     part._start = time.monotonic()
     made = epochs(lambda epoch: tf.data.Dataset.from_tensors(part.has(epoch)), 1)
     assert [bool(last) for last in made.take(4)] == [False, False, True, True]
+
+
+def test_the_folder_does_not_change_before_training(tmp_path):
+    """As when steps are timed on the data of the first epoch."""
+    part = LastPart(config(), tmp_path, 0.0)
+    assert part.has(0) and not [*tmp_path.iterdir()]
+    part.on_train_begin()
+    assert json.loads((tmp_path / NAME).read_text()) == {"first_epoch": 0}
