@@ -39,10 +39,10 @@ def of_keras(name, x, kernels):
     import tensorflow as tf
 
     from keras_transformers.layers import SelfAttention
-    from keras_transformers.layers.attention import fused
+    from keras_transformers.layers.attention import kernels
 
     if name == PLAIN:
-        fused.LEAST_PAIRS = fused.LEAST_PAIRS_OF_CUDNN = math.inf
+        kernels.LEAST_PAIRS = kernels.LEAST_PAIRS_OF_CUDNN = math.inf
     before = resident_mebibytes("VmRSS")
     x = tf.constant(x)
     if name == "Keras":

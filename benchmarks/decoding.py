@@ -44,7 +44,7 @@ def built():
 def network():
     """The settings of the model and its weights."""
     from benchmarks.marian import random_weights
-    from keras_transformers.models.transformer_variants import transformer_keywords
+    from keras_transformers.models.transformer import transformer_keywords
 
     model = built()
     return transformer_keywords(model), random_weights(model)

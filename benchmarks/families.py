@@ -12,7 +12,7 @@ import pathlib
 import numpy as np
 
 from benchmarks.report import FOLDER, heading
-from keras_transformers.pretrained.families import FAMILIES
+from keras_transformers.pretrained.folder import FAMILIES
 
 GOLDEN = pathlib.Path(__file__).parent.parent / "tests" / "golden"
 

@@ -16,7 +16,7 @@ import sys
 import keras
 
 from keras_transformers import models
-from keras_transformers.pretrained.families import FAMILIES
+from keras_transformers.pretrained.folder import FAMILIES
 
 PAGES = pathlib.Path(__file__).parent.parent / "docs" / "models"
 BLOCK = re.compile(r"(<!--sizes-->\n).*?(<!--/sizes-->)", re.S)
@@ -26,16 +26,16 @@ PAIR = {"source": IDS, "target": IDS}
 # Page -> class; module of its VARIANTS; what stands behind a variant's name; arguments of
 # `from_variant`; what it is built with.
 MODELS = {
-    "transformer": ("Transformer", "transformer_variants", "", (37000,), PAIR),
-    "language_model": ("LanguageModel", "language_model_variants", "", (50257,), IDS),
-    "text_encoder": ("TextEncoder", "text_encoder_variants", "", (30522,), IDS),
-    "vit": ("ViT", "vit_variants", "/16", (1000,), (None, 224, 224, 3)),
-    "swin": ("Swin", "swin_variants", "", (1000,), (None, 224, 224, 3)),
+    "transformer": ("Transformer", "transformer", "", (37000,), PAIR),
+    "language_model": ("LanguageModel", "language_model", "", (50257,), IDS),
+    "text_encoder": ("TextEncoder", "text_encoder", "", (30522,), IDS),
+    "vit": ("ViT", "vit", "/16", (1000,), (None, 224, 224, 3)),
+    "swin": ("Swin", "swin", "", (1000,), (None, 224, 224, 3)),
     "pvt": ("PVT", "pvt", "", (1000,), (None, 224, 224, 3)),
     "mvit": ("MViT", "mvit", "", (1000,), (None, 224, 224, 3)),
-    "mae": ("MAE", "vit_variants", "/16", (224,), (None, 224, 224, 3)),
-    "detr": ("DETR", "detr_variants", "", (91,), (None, 224, 224, 3)),
-    "deformable_detr": ("DeformableDETR", "deformable_variants", "", (91,), (None, 224, 224, 3)),
+    "mae": ("MAE", "vit", "/16", (224,), (None, 224, 224, 3)),
+    "detr": ("DETR", "detr", "", (91,), (None, 224, 224, 3)),
+    "deformable_detr": ("DeformableDETR", "deformable_detr", "", (91,), (None, 224, 224, 3)),
     "resnet": ("ResNet", "resnet", "", (1000,), (None, 224, 224, 3)),
 }
 SHOWN = ("backbone", "hidden_dim", "hidden_dims", "num_heads", "mlp_dim", "num_layers")

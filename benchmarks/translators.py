@@ -42,7 +42,7 @@ def write(folder, model, tokenizer, searches, endless):
     """
     from benchmarks.marian import set_epsilon
     from keras_transformers.export import Translator
-    from keras_transformers.models.transformer_variants import transformer_keywords
+    from keras_transformers.models.transformer import transformer_keywords
 
     set_epsilon(model, EPSILON)
     for beam, search in searches.items():

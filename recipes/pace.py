@@ -7,7 +7,7 @@ import time
 import keras
 import numpy as np
 
-from keras_transformers.training.snapshot import restored_state
+from keras_transformers.training.checkpoints import restored_state
 
 from .options import changed, numbers_of
 from .progress import SCORING, minutes_for

@@ -8,7 +8,7 @@ from keras_transformers import pretrained, saving
 from keras_transformers.models.image_model import ImageModel
 from keras_transformers.models.set_detector import SetDetector
 from keras_transformers.precision import is_quantised
-from keras_transformers.pretrained.families import FAMILIES
+from keras_transformers.pretrained.folder import FAMILIES
 from keras_transformers.text import WordPieceTokenizer
 
 

@@ -4,7 +4,7 @@ import keras
 import numpy as np
 
 from keras_transformers.models import LanguageModel
-from keras_transformers.training.adapter_targets import adapted_layers
+from keras_transformers.training.adapters import adapted_layers
 from tests.contract import to_numpy
 
 IDS = np.random.default_rng(0).integers(1, 13, (3, 7)).astype("int32")

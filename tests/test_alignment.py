@@ -182,7 +182,7 @@ def test_a_head_s_scores_are_those_of_its_equation_and_outlast_a_file(model, tmp
     ids = {"source": np.array([[5, 7, 9, 2, 0]]), "target": np.array([[1, 6, 8]])}
     found = np.asarray(head.scores(model, ids), "float64")
     states = [np.asarray(x, "float64") for x in (model.encode(ids["source"])[0],)]
-    from keras_transformers.models.without_logits import hidden_states
+    from keras_transformers.models.text_model import hidden_states
 
     with hidden_states():
         decoded = np.asarray(model(ids)[0], "float64")

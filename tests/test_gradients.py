@@ -7,8 +7,8 @@ from keras import ops
 
 from keras_transformers.gradients import custom_gradient
 from keras_transformers.layers import FeedForward, SelfAttention
-from keras_transformers.layers.attention.learned_scores import _additive_scores
-from keras_transformers.layers.blocks.feed_forward import _lean_relu
+from keras_transformers.layers.attention.scores import _additive_scores
+from keras_transformers.layers.feed_forward import _lean_relu
 from keras_transformers.training import linear_cross_entropy, token_cross_entropy
 from tests import derivatives
 from tests.contract import assert_close

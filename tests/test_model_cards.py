@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from benchmarks import model_sizes
-from keras_transformers.pretrained.families import FAMILIES
+from keras_transformers.pretrained.folder import FAMILIES
 
 ROOT = pathlib.Path(__file__).parent.parent
 CARDS = [

@@ -19,7 +19,7 @@ from keras_transformers.layers import (
     SandwichDecoderBlock,
 )
 from keras_transformers.layers.masks import hide_padding
-from keras_transformers.layers.mixing.mixers import Mixer
+from keras_transformers.layers.mixers import Mixer
 from tests.contract import assert_close, gradients, to_numpy
 from tests.every_layer import CONTEXT, EVERY, HEADS, LENGTH, TOKENS
 

@@ -19,7 +19,7 @@ from keras_transformers.layers import (
     RotaryEmbedding,
     SelfAttention,
 )
-from keras_transformers.layers.attention import blocks, fused
+from keras_transformers.layers.attention import kernels
 
 BATCH, LENGTH, CONTEXT_LENGTH, WIDTH = 2, 37, 23, 12
 RNG = np.random.default_rng(0)
@@ -78,10 +78,10 @@ def one_way(plain, kernel=None):
     with contextlib.ExitStack() as stack:
         patch = mock.patch.object
         for least in ("LEAST_PAIRS", "LEAST_PAIRS_OF_CUDNN"):
-            stack.enter_context(patch(fused, least, 10**9 if plain else 1))
-        stack.enter_context(patch(blocks, "SCORES", 300))
+            stack.enter_context(patch(kernels, least, 10**9 if plain else 1))
+        stack.enter_context(patch(kernels, "SCORES", 300))
         if kernel is not None:
-            stack.enter_context(patch(fused, "_has_kernel", lambda layer: kernel))
+            stack.enter_context(patch(kernels, "_has_kernel", lambda layer: kernel))
         yield
 
 

@@ -1,7 +1,7 @@
 """Boxes, how they are matched one to one, and what a set of them costs: tensors in, tensors out."""
 
-from keras_transformers.detection.answers import best_answers
 from keras_transformers.detection.boxes import (
+    best_answers,
     box_areas,
     box_iou,
     center_boxes,

@@ -6,7 +6,7 @@ from typing import Any, Literal
 import tensorflow as tf
 
 from keras_transformers.detection import best_answers
-from keras_transformers.detection.answers import Answers
+from keras_transformers.detection.boxes import Answers
 from keras_transformers.export.convertible import Convertible
 from keras_transformers.export.images import decoded_each
 from keras_transformers.export.preprocessing_file import of_fitted_images

@@ -10,7 +10,7 @@ from keras_transformers.annotations import Tokenizer
 from keras_transformers.export.rounds import Rounds
 from keras_transformers.export.served import LENGTHS, Served, bounded, lengths_for
 from keras_transformers.generation.request import padding_of
-from keras_transformers.models.span_head import NEVER
+from keras_transformers.models.text_heads import NEVER
 from keras_transformers.text import Offsets, with_offsets
 from keras_transformers.text.cutting import SPACES, valid
 from keras_transformers.text.frames import marks_of_pair, rows_of

@@ -8,7 +8,7 @@ import tensorflow as tf
 from keras_transformers.export.images import decoded_each
 from keras_transformers.export.rounds import Rounds
 from keras_transformers.export.served import Served
-from keras_transformers.layers.vision.map_resizing import old_positions
+from keras_transformers.layers.convolutions import old_positions
 from keras_transformers.models import SegFormer
 from keras_transformers.vision.decoding import decoded
 from keras_transformers.vision.preprocessing import Preprocessing

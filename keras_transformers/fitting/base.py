@@ -29,9 +29,12 @@ from keras_transformers.training import (
     score_labels,
     unmerge,
 )
-from keras_transformers.training.adapter_targets import adapted_layers
-from keras_transformers.training.adapters import checked_settings
-from keras_transformers.training.merging import is_merged, refuse_merged
+from keras_transformers.training.adapters import (
+    adapted_layers,
+    checked_settings,
+    is_merged,
+    refuse_merged,
+)
 from keras_transformers.vision.folders import folders_in, parts_of_folder
 
 WEIGHT_DECAY = 0.01  # of matrices and embeddings, as BERT was tuned

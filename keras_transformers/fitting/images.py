@@ -21,7 +21,7 @@ from keras_transformers.fitting.base import (
 )
 from keras_transformers.fitting.held import Held
 from keras_transformers.fitting.targets import weights_of_classes
-from keras_transformers.models.settings import SEVERAL, SINGLE
+from keras_transformers.models.base import SEVERAL, SINGLE
 from keras_transformers.splits import held_out
 from keras_transformers.tables import Chosen
 from keras_transformers.training import classification_accuracy, classification_loss

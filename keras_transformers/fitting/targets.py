@@ -9,7 +9,7 @@ import numpy as np
 
 from keras_transformers.annotations import Array, ProblemType
 from keras_transformers.label_lists import indicated_classes, indicated_names, several_hot
-from keras_transformers.models.settings import SEVERAL, SINGLE
+from keras_transformers.models.base import SEVERAL, SINGLE
 from keras_transformers.tables import LABELS, TEXTS, Chosen, read_rows
 from keras_transformers.text import TextCorpus
 

@@ -22,9 +22,9 @@ from keras_transformers.fitting.base import (
 from keras_transformers.fitting.held import Held
 from keras_transformers.fitting.targets import Scale, Targets, row_weights, targets_of
 from keras_transformers.fitting.text_tags import TAGGING, TextTaggerFitting
-from keras_transformers.layers.adapted import adapter_of
+from keras_transformers.layers.adapters import adapter_of
 from keras_transformers.models import ClassificationHead, LanguageModel
-from keras_transformers.models.settings import SEVERAL
+from keras_transformers.models.base import SEVERAL
 from keras_transformers.tables import Chosen
 from keras_transformers.text import bucketed_texts, framed
 from keras_transformers.text.boundaries import boundaries_for, within

@@ -1,18 +1,15 @@
 """Decoding: searches over one `decode_step`, sharing one key/value cache."""
 
 from keras_transformers.annotations import BackPointers
-from keras_transformers.generation.beam import BeamSearch
-from keras_transformers.generation.boundaries import Boundaries
+from keras_transformers.generation.beam import BeamSearch, coverage_penalty, length_penalty
+from keras_transformers.generation.boundaries import Boundaries, StopStrings
 from keras_transformers.generation.constraints import Constraints
 from keras_transformers.generation.decode import decode
 from keras_transformers.generation.generate import generate, generate_all, stream
-from keras_transformers.generation.penalties import coverage_penalty, length_penalty
 from keras_transformers.generation.request import Request
-from keras_transformers.generation.shortlisted import Shortlisted
-from keras_transformers.generation.shortlists import Shortlist
+from keras_transformers.generation.shortlists import Shortlist, Shortlisted
 from keras_transformers.generation.speculative import Speculative
 from keras_transformers.generation.stepwise import Greedy, Sampling
-from keras_transformers.generation.stop_strings import StopStrings
 
 __all__ = [
     "BackPointers",

@@ -1,4 +1,4 @@
-"""Beam search over a step function, as a loop that XLA can compile."""
+"""Beam search, with penalties and demanded phrases."""
 
 import dataclasses
 from typing import Any, Literal
@@ -7,22 +7,13 @@ import numpy as np
 from keras import ops
 
 from keras_transformers.annotations import BackPointers, Index, Tensor
-from keras_transformers.generation.banks import by_banks, with_phrases
 from keras_transformers.generation.constraints import Constraints
-from keras_transformers.generation.hypotheses import (
-    Candidates,
-    Finished,
-    Hypotheses,
-    Unfinished,
-    first_hypotheses,
-    progress_at,
-)
-from keras_transformers.generation.penalties import coverage_penalty, length_penalty
-from keras_transformers.generation.phrases import after
+from keras_transformers.generation.phrases import Progress, after, next_ids, standing
 from keras_transformers.generation.request import (
     MASKED,
     SMALLEST,
     DecodedBeams,
+    Demands,
     Prefilled,
     Request,
     is_finite,
@@ -34,7 +25,114 @@ from keras_transformers.generation.request import (
     top_tokens,
     write_at,
 )
-from keras_transformers.generation.search import Search, Step
+from keras_transformers.generation.search import (
+    Candidates,
+    Finished,
+    Hypotheses,
+    Search,
+    Step,
+    Unfinished,
+    first_hypotheses,
+    progress_at,
+)
+
+
+def length_penalty(length: Index, alpha: float) -> Tensor:
+    """What a hypothesis' log-probability is divided by: `((5 + |y|) / 6) ** alpha`.
+
+    Args:
+        length: `|y|`, its number of tokens, END included.
+        alpha: 0 for none; 0.6 in Vaswani et al. 2017.
+
+    Returns:
+        float32 of the shape of `length` (Wu et al. 2016, https://arxiv.org/abs/1609.08144, eq. 14).
+
+    Example:
+    >>> from keras_transformers.generation import length_penalty
+    >>> float(length_penalty(7, alpha=1.0))
+    2.0
+    """
+    return ops.power((5.0 + ops.cast(length, "float32")) / 6.0, alpha)
+
+
+def coverage_penalty(coverage: Tensor, beta: float) -> Tensor:
+    """What is added to a hypothesis' score for source tokens it never looked at.
+
+    `beta * sum_i log(min(sum_j p_ij, 1))` over source tokens i, where `p_ij` is the attention of
+    the j-th target token to it (Wu et al. 2016, https://arxiv.org/abs/1609.08144, eq. 14).
+
+    Args:
+        coverage: `(..., source_length)`, `sum_j p_ij`; 1 at padding.
+        beta: 0 for none; 0.2 in the paper.
+
+    Returns:
+        float32 `(...)`, at most 0.
+
+    Example:
+    >>> from keras import ops
+    >>> from keras_transformers.generation import coverage_penalty
+    >>> round(float(coverage_penalty(ops.array([0.5, 1.3, 1.0]), beta=1.0)), 3)
+    -0.693
+    """
+    covered = ops.clip(ops.cast(coverage, "float32"), 1e-9, 1.0)  # 0 would give minus infinity
+    return beta * ops.sum(ops.log(covered), axis=-1)
+
+
+DEMANDED = 3.0  # nats that a demanded token is expected to cost
+
+
+def with_phrases(
+    demands: Demands, progress: Progress, best: Tensor, ids: Tensor, logits: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Puts the next token of each phrase behind the best, where it is not among them."""
+    more = next_ids(demands, progress)
+    number = ops.arange(ops.shape(more)[-1])
+    earlier = number[:, None] > number
+    again = ops.any(ops.logical_and(more[..., None] == more[..., None, :], earlier), axis=-1)
+    among = ops.any(ids[..., None] == more[..., None, :], axis=-2)
+    extra = ops.take_along_axis(logits, ops.maximum(more, 0), axis=-1)
+    new = ops.logical_not(ops.logical_or(ops.logical_or(among, again), more < 0))
+    extra = ops.where(new, extra, MASKED)
+    return ops.concatenate([best, extra], -1), ops.concatenate([ids, more], -1)
+
+
+def by_banks(demands: Demands, progress: Progress, logp: Tensor, beams: int, most: int) -> Tensor:
+    """Positions of candidates: first the best few of each bank, then the others.
+
+    A bank is for those with so many phrases, or so many and one that is begun: banks by tokens, as
+    in the paper, are too many for a few beams. In a bank, what a hypothesis will still pay for
+    demanded tokens is counted as `DEMANDED` each: otherwise one that has just begun a phrase would
+    always go before one that has paid for most of it, and none would end it before it must. Where
+    banks are too many still, those with more go before those with fewer, which would be the more
+    probable ones to the end.
+
+    Args:
+        demands: The `Demands`.
+        progress: That of the candidates.
+        logp: Their log-probabilities `(batch, candidates)`, sorted.
+        beams: Number of positions, shared equally by the banks that there are.
+        most: Number of candidates to keep.
+
+    Returns:
+        Integers `(batch, most)`.
+    """
+    bank, tokens = standing(demands, progress)
+    possible = logp > MASKED / 2
+    size = logp.shape[1]
+    position = ops.arange(size, dtype="int32")
+    same = ops.logical_and(bank[..., None] == bank[:, None], possible[:, None])
+    value = logp + DEMANDED * ops.cast(tokens, logp.dtype)
+    higher = value[:, None] > value[..., None]
+    equal = ops.logical_and(value[:, None] == value[..., None], position[:, None] > position)
+    better = ops.logical_and(same, ops.logical_or(higher, equal))
+    rank = ops.sum(ops.cast(better, "int32"), axis=-1)  # in its bank
+    banks = ops.sum(ops.cast(ops.logical_and(rank == 0, possible), "int32"), axis=1, keepdims=True)
+    quota = ops.maximum(1, beams // ops.maximum(banks, 1))
+    first = ops.logical_and(rank < quota, possible)
+    order = ops.argsort(position - ops.where(first, size * (bank + 1), 0), axis=1)
+    order = ops.cast(order, "int32")
+    kept = ops.sort(order[:, :beams], axis=1)  # best first again
+    return ops.concatenate([kept, order[:, beams:most]], axis=1)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -11,11 +11,11 @@ from keras import ops
 
 from keras_transformers.accelerators import compiled
 from keras_transformers.annotations import Array, Tensor
-from keras_transformers.generation.batches import Begun
+from keras_transformers.generation.boundaries import StopStrings
 from keras_transformers.generation.decode import begin, decode
-from keras_transformers.generation.drafts import DRAWS
 from keras_transformers.generation.inputs import check_sound
 from keras_transformers.generation.request import (
+    Begun,
     Decodable,
     Decoded,
     Request,
@@ -25,11 +25,9 @@ from keras_transformers.generation.request import (
     vocabularies_of,
 )
 from keras_transformers.generation.search import Search
-from keras_transformers.generation.shortlisted import Shortlisted
-from keras_transformers.generation.shortlists import Within
-from keras_transformers.generation.speculative import Speculative
+from keras_transformers.generation.shortlists import Shortlisted, Within
+from keras_transformers.generation.speculative import DRAWS, Speculative
 from keras_transformers.generation.stepwise import Sampling
-from keras_transformers.generation.stop_strings import StopStrings
 
 SECONDS = 0.1  # that a part of a sequence takes, where nobody says how many tokens it has
 

@@ -6,9 +6,9 @@ from keras import ops
 
 from keras_transformers.annotations import Index, Tensor
 from keras_transformers.assertions import at_most, require
-from keras_transformers.generation.batches import Begun
 from keras_transformers.generation.request import (
     IMPOSSIBLE,
+    Begun,
     Decodable,
     Decoded,
     Prefilled,
@@ -16,8 +16,7 @@ from keras_transformers.generation.request import (
     reads_sources,
 )
 from keras_transformers.generation.search import Capacity, Search
-from keras_transformers.generation.shortlisted import Shortlisted
-from keras_transformers.generation.shortlists import Within
+from keras_transformers.generation.shortlists import Shortlisted, Within
 from keras_transformers.generation.speculative import Speculative, Started
 
 FIRST_LENGTH = 16  # of a cache, behind the prompt; twice as many whenever they are full

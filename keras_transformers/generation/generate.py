@@ -8,6 +8,7 @@ import numpy as np
 
 from keras_transformers.annotations import Array, Ids
 from keras_transformers.generation.beam import BeamSearch
+from keras_transformers.generation.boundaries import StopStrings
 from keras_transformers.generation.compiled import run_batch, run_in_parts, uniform_of
 from keras_transformers.generation.inputs import (
     CacheType,
@@ -39,7 +40,6 @@ from keras_transformers.generation.request import (
 )
 from keras_transformers.generation.search import Search
 from keras_transformers.generation.stepwise import Greedy
-from keras_transformers.generation.stop_strings import StopStrings
 
 NO_LIMIT = 1 << 30  # on the positions of a prompt
 

@@ -1,17 +1,119 @@
-"""The loop that all searches share, as one that XLA can compile."""
+"""The interface of a search, and the hypotheses that it keeps."""
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol, Self, TypeAlias
 
 import keras
 from keras import ops
 
 from keras_transformers.annotations import BackPointers, Index, Tensor
-from keras_transformers.generation.batches import Batch, Begun, put_back, requested, take_rows
 from keras_transformers.generation.constraints import Constraints
-from keras_transformers.generation.request import Decoded, Prefilled, Request
+from keras_transformers.generation.phrases import first_progress
+from keras_transformers.generation.request import (
+    MASKED,
+    Batch,
+    Begun,
+    Decoded,
+    Prefilled,
+    Request,
+    prompt_lengths,
+    put_back,
+    requested,
+    take_beams,
+    take_rows,
+)
 
-Hypotheses: TypeAlias = Any  # what a search keeps of its sequences: a named tuple of its own
+MaybeProgress: TypeAlias = Any  # `Progress`, or () where no phrase is demanded
+
+
+class Unfinished(NamedTuple):
+    """The `beams` hypotheses of each source that go on, best first."""
+
+    ids: Tensor  # (batch, beams): the last token of each
+    tokens: Tensor  # (batch, beams, max_length)
+    logp: Tensor  # (batch, beams)
+    coverage: Tensor  # (batch, beams): penalties
+    back_pointers: BackPointers
+    prompt_lengths: Tensor  # (batch,)
+    prompt_logp: Tensor  # (batch,): of those of the prompt's tokens that have been taken
+    progress: MaybeProgress
+
+
+class Candidates(NamedTuple):
+    """Continuations of the unfinished hypotheses, best first."""
+
+    ids: Tensor  # (batch, candidates): the new token of each
+    tokens: Tensor  # (batch, candidates, max_length)
+    logp: Tensor
+    coverage: Tensor
+    parents: Tensor  # the beam that each continues
+    ends: Tensor  # whether the new token ends it
+    progress: MaybeProgress
+
+    def at(self, positions: Tensor) -> Self:
+        """Those at `positions` (batch, number)."""
+        found: Self = keras.tree.map_structure(lambda each: take_beams(each, positions), self)
+        return found
+
+
+class Finished(NamedTuple):
+    """The best `beams` hypotheses of each source that have ended, best first."""
+
+    tokens: Tensor  # (batch, beams, max_length)
+    logp: Tensor  # (batch, beams)
+    scores: Tensor  # (batch, beams): `MASKED` where there are fewer
+    number: Tensor  # (batch,): how many have ended so far
+    done: Tensor  # (batch,): whether the source needs no further step
+
+
+class Hypotheses(NamedTuple):
+    """Both kinds."""
+
+    unfinished: Unfinished
+    finished: Finished
+
+
+def first_hypotheses(beams: int, request: Request, prefilled: Prefilled) -> Hypotheses:
+    """Those before the first step: beams that are all equal, and nothing finished."""
+    batch, max_length = ops.shape(request.forced)
+    shape = (batch, beams)
+    ids, tokens, scores = (ops.repeat(part, beams, axis=1) for part in prefilled.sequences(request))
+    own = ops.broadcast_to(ops.arange(beams, dtype="int32"), shape)
+    slots = ops.broadcast_to(own[..., None], (*shape, max_length))
+    # All beams start equal, so that one of them is enough.
+    first = ops.where(ops.arange(beams) == 0, 0.0, MASKED)
+    unfinished = Unfinished(
+        ids=ids,
+        tokens=tokens,
+        logp=scores + first,
+        coverage=ops.zeros(shape, "float32"),
+        back_pointers=BackPointers(own, slots),
+        prompt_lengths=prompt_lengths(request),
+        prompt_logp=prefilled.scores,
+        progress=progress_of(request, tokens, prefilled.length),
+    )
+    finished = Finished(
+        tokens=ops.full((*shape, max_length), request.padding_id, "int32"),
+        logp=ops.full(shape, MASKED, "float32"),
+        scores=ops.full(shape, MASKED, "float32"),
+        number=ops.zeros((batch,), "int32"),
+        done=ops.zeros((batch,), "bool"),
+    )
+    return Hypotheses(unfinished, finished)
+
+
+def progress_of(request: Request, tokens: Tensor, length: Index) -> MaybeProgress:
+    """How far tokens `(batch, beams, max_length)` have come with what is demanded."""
+    return () if request.phrases is None else first_progress(request, tokens, length)
+
+
+def progress_at(progress: MaybeProgress, positions: Tensor) -> MaybeProgress:
+    """That at `positions` (batch, number)."""
+    found: MaybeProgress = keras.tree.map_structure(lambda x: take_beams(x, positions), progress)
+    return found
+
+
+SearchState: TypeAlias = Any  # what a search keeps of its sequences: a named tuple of its own
 
 
 class Step(Protocol):
@@ -57,7 +159,7 @@ class Search:
         """Number of sequences that are kept of each source."""
         raise NotImplementedError
 
-    def start(self, request: Request, prefilled: Prefilled) -> Hypotheses:
+    def start(self, request: Request, prefilled: Prefilled) -> SearchState:
         """Gives the hypotheses before the first step."""
         raise NotImplementedError
 
@@ -65,19 +167,19 @@ class Search:
         self,
         step: Step,
         index: Index,
-        hypotheses: Hypotheses,
+        hypotheses: SearchState,
         state: Any,
         shared: Any,
         request: Request,
-    ) -> tuple[Hypotheses, Any]:
+    ) -> tuple[SearchState, Any]:
         """Takes a step; gives the hypotheses and the model's state after it."""
         raise NotImplementedError
 
-    def done(self, hypotheses: Hypotheses) -> Tensor:
+    def done(self, hypotheses: SearchState) -> Tensor:
         """Gives bool `(batch,)`: which sources need no further step."""
         raise NotImplementedError
 
-    def finish(self, hypotheses: Hypotheses, length: Index, request: Request) -> Decoded[Tensor]:
+    def finish(self, hypotheses: SearchState, length: Index, request: Request) -> Decoded[Tensor]:
         """Gives the results."""
         raise NotImplementedError
 
@@ -147,7 +249,7 @@ class Search:
 
     def _in_stages(
         self, step: Step, index: Index, batch: Batch, request: Request, stages: int
-    ) -> tuple[Index, Hypotheses]:
+    ) -> tuple[Index, SearchState]:
         """As many loops, each on half as many rows as the one before."""
         size, end = ops.shape(request.forced)
         left = []
@@ -167,7 +269,7 @@ class Search:
 
     def _in_dwindling_batches(
         self, step: Step, index: Index, batch: Batch, request: Request, capacity: Capacity | None
-    ) -> tuple[Index, Hypotheses]:
+    ) -> tuple[Index, SearchState]:
         """Loops until half of the rows are done, then goes on with the others alone.
 
         Rows of a batch of known size stay, since it would be known no longer.
@@ -176,12 +278,12 @@ class Search:
         stay = isinstance(size, int)
         length, grow = Capacity(max_length) if capacity is None else capacity
 
-        def more(index: Index, length: Index, rows: Tensor, kept: Hypotheses, batch: Batch) -> Any:
+        def more(index: Index, length: Index, rows: Tensor, kept: SearchState, batch: Batch) -> Any:
             unfinished = ops.logical_not(self.done(batch.hypotheses))
             return ops.logical_and(index < max_length, ops.any(unfinished))
 
         def advance(
-            index: Index, length: Index, rows: Tensor, kept: Hypotheses, batch: Batch
+            index: Index, length: Index, rows: Tensor, kept: SearchState, batch: Batch
         ) -> tuple[Any, ...]:
             size = ops.shape(rows)[0]
             most, end = 0 if stay else size // 2, ops.minimum(length, max_length)
@@ -211,11 +313,11 @@ class Search:
         """Until at most `most` rows are unfinished, or the position `end` is reached."""
         request = request._replace(**batch.requested)
 
-        def more(index: Index, hypotheses: Hypotheses, state: Any) -> Tensor:
+        def more(index: Index, hypotheses: SearchState, state: Any) -> Tensor:
             number = ops.sum(ops.cast(ops.logical_not(self.done(hypotheses)), "int32"))
             return ops.logical_and(index < end, number > most)
 
-        def advance(index: Index, hypotheses: Hypotheses, state: Any) -> tuple[Any, ...]:
+        def advance(index: Index, hypotheses: SearchState, state: Any) -> tuple[Any, ...]:
             after = self.advance(step, index, hypotheses, state, batch.shared, request)
             known = keras.tree.map_structure(_of_known_shape, after, (hypotheses, state))
             return index + 1, *known

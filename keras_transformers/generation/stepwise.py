@@ -7,7 +7,6 @@ from keras import ops
 
 from keras_transformers.annotations import Index, Tensor
 from keras_transformers.generation.constraints import Constraints
-from keras_transformers.generation.hypotheses import MaybeProgress, progress_of
 from keras_transformers.generation.phrases import after_each
 from keras_transformers.generation.request import (
     MASKED,
@@ -22,7 +21,7 @@ from keras_transformers.generation.request import (
     top_tokens,
     write_at,
 )
-from keras_transformers.generation.search import Search, Step
+from keras_transformers.generation.search import MaybeProgress, Search, Step, progress_of
 
 SMALLEST_NORMAL = 2.0**-126  # of float32: smaller temperatures may count as 0
 

@@ -1,59 +1,59 @@
 """Keras layers, and the pure functions under them."""
 
+from keras_transformers.layers.attention.cached import CausalSelfAttention, CrossAttention
 from keras_transformers.layers.attention.conditional import (
     ConditionalCrossAttention,
     ConditionalSelfAttention,
 )
-from keras_transformers.layers.attention.decoder import CausalSelfAttention, CrossAttention
 from keras_transformers.layers.attention.deformable import DeformableAttention, sample_levels
-from keras_transformers.layers.attention.learned_scores import (
-    AdditiveScore,
-    GeneralScore,
-    ScaledCosineScore,
-)
 from keras_transformers.layers.attention.linear import LinearAttention
 from keras_transformers.layers.attention.local import LocalAttention
-from keras_transformers.layers.attention.multi_head import MultiHeadAttention
-from keras_transformers.layers.attention.pooling import PoolingAttention
-from keras_transformers.layers.attention.reduction import SpatialReductionAttention
+from keras_transformers.layers.attention.multi_head import MultiHeadAttention, SelfAttention
+from keras_transformers.layers.attention.pooling import PoolingAttention, SpatialReductionAttention
 from keras_transformers.layers.attention.scores import (
+    AdditiveScore,
     DotScore,
+    GeneralScore,
+    NormalizedScore,
+    ScaledCosineScore,
     ScaledDotScore,
     Score,
+    SoftCapScore,
     dot_product_attention,
     masked_softmax,
 )
-from keras_transformers.layers.attention.self_attention import SelfAttention
-from keras_transformers.layers.attention.shaped_scores import NormalizedScore, SoftCapScore
 from keras_transformers.layers.attention.windows import (
     WindowAttention,
     merge_windows,
     partition_windows,
     shifted_window_mask,
 )
-from keras_transformers.layers.blocks.attention_pooling import AttentionPooling
 from keras_transformers.layers.blocks.conditional import (
     ConditionalDecoderBlock,
     FirstConditionalDecoderBlock,
 )
+from keras_transformers.layers.blocks.decoder import DecoderBlock, SandwichDecoderBlock
 from keras_transformers.layers.blocks.deformable import (
     DeformableDecoderBlock,
     DeformableEncoderBlock,
 )
-from keras_transformers.layers.blocks.feed_forward import (
+from keras_transformers.layers.blocks.encoder import EncoderBlock, FirstEncoderBlock
+from keras_transformers.layers.blocks.pooling import PoolingBlock
+from keras_transformers.layers.blocks.swin import SwinBlock
+from keras_transformers.layers.convolutions import ConvolutionNorm, ResidualBlock, resize_map
+from keras_transformers.layers.embeddings import (
+    ClassAndMeanPooling,
+    ClassToken,
+    RegisterTokens,
+    TokenEmbedding,
+)
+from keras_transformers.layers.feed_forward import (
     ConvolutionalFeedForward,
     FeedForward,
     GatedFeedForward,
     gelu_sigmoid,
     gelu_tanh,
 )
-from keras_transformers.layers.blocks.first import FirstEncoderBlock
-from keras_transformers.layers.blocks.pooling_block import PoolingBlock
-from keras_transformers.layers.blocks.residual import DecoderBlock, EncoderBlock
-from keras_transformers.layers.blocks.sandwich import SandwichDecoderBlock
-from keras_transformers.layers.blocks.swin import SwinBlock
-from keras_transformers.layers.class_token import ClassToken
-from keras_transformers.layers.embeddings import TokenEmbedding
 from keras_transformers.layers.masks import (
     causal_mask,
     combine_masks,
@@ -62,33 +62,44 @@ from keras_transformers.layers.masks import (
     segment_positions,
     window_mask,
 )
-from keras_transformers.layers.mixing.convolution import ConvolutionMixing
-from keras_transformers.layers.mixing.lstm import LSTMMixing
-from keras_transformers.layers.mixing.mixers import FourierMixing, MLPMixing
-from keras_transformers.layers.mixing.synthesizer import RandomSynthesizer
-from keras_transformers.layers.offset_norm import OffsetRMSNormalization
-from keras_transformers.layers.positions.box import relative_coordinates, sinusoidal_coordinates
+from keras_transformers.layers.mixers import (
+    ConvolutionMixing,
+    FourierMixing,
+    LSTMMixing,
+    MLPMixing,
+    RandomSynthesizer,
+)
+from keras_transformers.layers.patches import (
+    ConvolutionalStem,
+    OverlappingPatchEmbedding,
+    PatchEmbedding,
+    PatchMerging,
+    ShiftedPatchEmbedding,
+    patchify,
+    unpatchify,
+)
+from keras_transformers.layers.pooling import AttentionPooling
+from keras_transformers.layers.positions.biases import (
+    ALiBi,
+    AttentionPositionEncoding,
+    GridRelativeBias,
+    LogGridBias,
+    RelativePositionBias,
+    ShawRelativePosition,
+    relative_position_index,
+)
 from keras_transformers.layers.positions.grid import (
     GridPositionEmbedding,
     SinusoidalGrid,
+    relative_coordinates,
+    resize_positions,
+    sinusoidal_coordinates,
     sinusoidal_grid,
 )
-from keras_transformers.layers.positions.grid_bias import (
-    GridRelativeBias,
-    LogGridBias,
-    relative_position_index,
-)
-from keras_transformers.layers.positions.in_attention import (
-    ALiBi,
-    AttentionPositionEncoding,
-    RelativePositionBias,
-    ShawRelativePosition,
-)
-from keras_transformers.layers.positions.resizing import resize_positions
-from keras_transformers.layers.positions.rotary import RotaryEmbedding
-from keras_transformers.layers.positions.rotary_scaling import (
+from keras_transformers.layers.positions.rotary import (
     Llama3Scaling,
     LongRopeScaling,
+    RotaryEmbedding,
     RotaryScaling,
     YarnScaling,
 )
@@ -97,16 +108,14 @@ from keras_transformers.layers.positions.sequence import (
     PositionEmbedding,
     sinusoidal_encoding,
 )
-from keras_transformers.layers.register_tokens import ClassAndMeanPooling, RegisterTokens
-from keras_transformers.layers.regularization import Dropout, DropPath, LayerScale, keep_mask
+from keras_transformers.layers.regularization import (
+    Dropout,
+    DropPath,
+    LayerScale,
+    OffsetRMSNormalization,
+    keep_mask,
+)
 from keras_transformers.layers.rematerialization import rematerialized_blocks
-from keras_transformers.layers.vision.convolutions import ConvolutionNorm, ResidualBlock
-from keras_transformers.layers.vision.map_resizing import resize_map
-from keras_transformers.layers.vision.overlapping_patches import OverlappingPatchEmbedding
-from keras_transformers.layers.vision.patch_embedding import PatchEmbedding, ShiftedPatchEmbedding
-from keras_transformers.layers.vision.patch_merging import PatchMerging
-from keras_transformers.layers.vision.patches import patchify, unpatchify
-from keras_transformers.layers.vision.stem import ConvolutionalStem
 
 __all__ = [
     "ALiBi",

@@ -1,4 +1,4 @@
-"""From token ids to vectors and back to logits."""
+"""Token embeddings, class and register tokens, and products with token tables."""
 
 import itertools
 import math
@@ -6,16 +6,135 @@ from collections.abc import Callable
 from typing import Any, Unpack
 
 import keras
+import numpy as np
 from keras import ops
+from keras.quantizers import abs_max_quantize
 
-from keras_transformers.annotations import LayerOptions, Shape, Tensor
-from keras_transformers.layers import tables
-from keras_transformers.layers.adapted import Adapted
-from keras_transformers.layers.arguments import Arguments
-from keras_transformers.layers.errors import refuse
-from keras_transformers.layers.ids import as_ids, check_ids
+from keras_transformers.annotations import Array, Initializer, LayerOptions, Shape, Tensor
+from keras_transformers.gradients import custom_gradient
+from keras_transformers.layers.adapters import Adapted
+from keras_transformers.layers.base import Arguments
+from keras_transformers.layers.checks import as_ids, check_ids, check_sequence, refuse, whole_number
 from keras_transformers.layers.low_rank import LowRank
 from keras_transformers.layers.masks import combine_masks
+from keras_transformers.layers.portable import KERNELS
+
+BLOCKS = 8  # as many as rows would be slow
+FEW = 32  # rows up to which blocks of the table are quicker than the whole
+QUANTIZED = 4096  # rows at once
+
+
+def _equal_blocks(rows: int) -> int:
+    """Number of equal blocks that rows of a table make, near `BLOCKS`: 29 of GPT-2's 50,257."""
+    numbers = (number for number in range(2, 4 * BLOCKS + 1) if rows % number == 0)
+    return min(numbers, key=lambda number: abs(number - BLOCKS), default=1)
+
+
+def times_table(table: Any, rows: Tensor) -> Tensor:
+    """`rows E^T`, computed as `(E rows^T)^T`; few rows with each block of `E` on its own."""
+    if table.shape[0] is None:
+        return ops.transpose(ops.matmul(table, ops.transpose(rows)))
+    few = rows.shape[0] is not None and rows.shape[0] <= FEW
+    blocks = _equal_blocks(table.shape[0]) if few else 1
+    table = ops.reshape(table, (blocks, -1, table.shape[1]))
+    y = ops.matmul(table, ops.tile(ops.transpose(rows)[None], (blocks, 1, 1)))
+    return ops.transpose(ops.reshape(y, (table.shape[1] * blocks, -1)))
+
+
+def step_product(rows: Tensor, table: Tensor, alone: bool) -> Tensor:
+    """`rows E^T` of one token of every sequence; `alone` where it is one of one sentence.
+
+    XLA on a CPU is quicker at few rows this way round, and slower at the many of training. From
+    2 to 32 are multiplied with blocks of the table, which all cores read; more with the whole,
+    and one alone the other way round. Logits and the largest of each row, for 32,000 tokens of
+    width 512, blocks against whole: 2.3 and 4.0 ms for 4 rows, 3.3 and 4.6 for 8, 6.1 and 6.6
+    for 32, 21 and 15 for 128; in 8 bits 0.6 and 1.3, 1.3 and 1.6, 3.4 and 3.4, 18 and 10 (two
+    cores of an AMD EPYC with AVX-512).
+    """
+    kernels = KERNELS.get()
+    if kernels is not None:
+        found: Tensor = kernels.table_product(rows, table)
+        return found
+    return ops.matmul(rows, ops.transpose(table)) if alone else times_table(table, rows)
+
+
+def int8_product(rows: Tensor, table: Any, scale: Any) -> Tensor:
+    """`rows (table / scale)^T` of `(n, width)`, as a product of 8-bit numbers.
+
+    Rows are quantised one by one. Their gradient is that of the product with numbers as they are.
+    """
+
+    def forward(rows: Tensor, table: Tensor, scale: Tensor) -> tuple[Tensor]:
+        values, scales = abs_max_quantize(rows, axis=-1)
+        alone = rows.shape[0] == 1  # takes longer than two
+        y = times_table(table, ops.concatenate([values, values]) if alone else values)
+        scales = ops.cast(scales, "float32")  # of bfloat16 rows they are bfloat16
+        y = ops.cast(y[:1] if alone else y, "float32") / (scale * scales)
+        return (ops.cast(y, rows.dtype),)
+
+    def backward(
+        tensors: tuple[Tensor, ...], found: tuple[Tensor, ...], upstream: Tensor
+    ) -> list[Tensor | None]:
+        rows, table, scale = tensors
+        upstream = ops.cast(ops.cast(upstream, "float32") / scale, rows.dtype)
+        return [ops.matmul(upstream, ops.cast(table, rows.dtype)), None, None]
+
+    def plain(rows: Tensor, table: Tensor, scale: Tensor) -> Tensor:
+        y = ops.matmul(rows, ops.transpose(ops.cast(table, rows.dtype)))
+        return ops.cast(ops.cast(y, "float32") / scale, rows.dtype)
+
+    product = custom_gradient(forward, backward, plain)
+    return product(rows, table, ops.stop_gradient(ops.convert_to_tensor(scale)))
+
+
+def check_int8(layer: Any, mode: str, config: Any) -> None:
+    """NotImplementedError, as Keras expects it, unless a layer is to be quantised in our way."""
+    wrong = None if mode == "int8" else ("mode", "'int8'", repr(mode))
+    if not wrong and config is not None and config.get_config() != type(config)().get_config():
+        wrong = ("config", "without quantizers of its own", config.get_config())
+    if wrong:
+        name, expected, received = wrong
+        raise NotImplementedError(
+            f"{type(layer).__name__} '{layer.name}': `{name}` must be {expected}. "
+            f"Received: {received}"
+        )
+
+
+def rounded(table: Any, padding: int) -> tuple[Array, Array]:
+    """A table in 8 bits, with `padding` further rows, and the scale of each row."""
+    rows, width = table.shape
+    values, scale = np.zeros((rows + padding, width), "int8"), np.ones(rows + padding, "float32")
+    for start in range(0, rows, QUANTIZED):  # there may be no memory for all
+        some = slice(start, min(start + QUANTIZED, rows))
+        values[some], scales = abs_max_quantize(table[some], axis=-1, to_numpy=True)
+        scale[some] = scales[:, 0]
+    return values, scale
+
+
+class ListedTokens:
+    """The part of a `TokenEmbedding` that scores some tokens, taken out of it once.
+
+    Args:
+        embedding: A built `TokenEmbedding`.
+        ids: Integers `(n,)`; of a negative one any row is taken.
+    """
+
+    def __init__(self, embedding: Any, ids: Tensor) -> None:
+        self._embedding = embedding
+        rows, self._scale, self._bias = embedding.output_rows(ops.maximum(ids, 0))
+        self._rows = rows if self._scale is not None else ops.cast(rows, embedding.compute_dtype)
+
+    def step_logits(self, x: Tensor) -> Tensor:
+        """As `TokenEmbedding.step_logits`: `(batch, beams, hidden_dim)` -> `(batch, beams, n)`."""
+        alone = x.shape[0] == x.shape[1] == 1
+        x, beams = self._embedding.before_logits(x), x.shape[1]
+        rows = ops.cast(ops.reshape(x, (-1, x.shape[2])), self._embedding.compute_dtype)
+        if self._scale is None:
+            y = step_product(rows, self._rows, alone)
+        else:
+            y = int8_product(rows, self._rows, self._scale)
+        y = ops.reshape(y, (-1, beams, ops.shape(self._rows)[0]))
+        return y if self._bias is None else y + ops.cast(self._bias, y.dtype)
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
@@ -199,7 +318,7 @@ class TokenEmbedding(Arguments, Adapted, keras.layers.Layer):
         alone = x.shape[0] == x.shape[1] == 1  # as far as is known when tracing
 
         def product(rows: Tensor) -> Tensor:
-            return tables.step_product(rows, ops.cast(self._output_weights, rows.dtype), alone)
+            return step_product(rows, ops.cast(self._output_weights, rows.dtype), alone)
 
         y = self._row_logits(ops.reshape(x, (-1, self.hidden_dim)), product)
         y = ops.reshape(y, (-1, x.shape[1], self.vocab_size))
@@ -222,11 +341,11 @@ class TokenEmbedding(Arguments, Adapted, keras.layers.Layer):
             NotImplementedError: If `mode` is not "int8", or `config` has quantizers of its own;
                 Keras then leaves the layer as it is.
         """
-        tables.check_int8(self, mode, config)
-        made_of = [tables.rounded(self.table, self._padding_rows())]
+        check_int8(self, mode, config)
+        made_of = [rounded(self.table, self._padding_rows())]
         del self.table
         if not self.tie_weights:
-            made_of.append(tables.rounded(self.output_embedding, self._padding_rows()))
+            made_of.append(rounded(self.output_embedding, self._padding_rows()))
             del self.output_embedding
         self._make_tables(int8=True)
         made = [self.table, self.table_scale, self._output_weights, self.output_scale]
@@ -237,7 +356,7 @@ class TokenEmbedding(Arguments, Adapted, keras.layers.Layer):
 
     def _padding_rows(self) -> int:
         """Rows that make whole blocks of the table, or its product would be the slow one."""
-        return -self.vocab_size % tables.BLOCKS
+        return -self.vocab_size % BLOCKS
 
     def _int8_table(self, name: str) -> tuple[Any, Any]:
         rows = self.vocab_size + self._padding_rows()
@@ -253,7 +372,7 @@ class TokenEmbedding(Arguments, Adapted, keras.layers.Layer):
         return self.call(ids, reverse)
 
     def _int8_logits(self, rows: Tensor) -> Tensor:
-        product = tables.int8_product(rows, self._output_weights, self.output_scale)
+        product = int8_product(rows, self._output_weights, self.output_scale)
         return product[:, : self.vocab_size]
 
     def matrix_shape(self) -> tuple[int, int]:
@@ -295,3 +414,176 @@ class TokenEmbedding(Arguments, Adapted, keras.layers.Layer):
             "logits_scale": self.logits_scale,
             "tie_weights": self.tie_weights,
         }
+
+
+@keras.saving.register_keras_serializable("keras_transformers")
+class ClassToken(Arguments, keras.layers.Layer):
+    """Puts one learned token in front of a sequence; its output stands for the whole.
+
+    `[x_class; x_1; ...; x_N]` (Devlin et al. 2018, https://arxiv.org/abs/1810.04805, section 3;
+    Dosovitskiy et al. 2021, https://arxiv.org/abs/2010.11929, eq. 1). An implicit Keras mask gets
+    one more position.
+
+    Args:
+        initializer: Initialiser of the token.
+
+    Call arguments:
+        x: `(batch, length, hidden_dim)`.
+
+    Returns:
+        `(batch, 1 + length, hidden_dim)`.
+
+    Raises:
+        ValueError: If `x` is not of rank 3.
+
+    Example:
+    >>> import numpy as np
+    >>> from keras_transformers.layers import ClassToken
+    >>> tuple(ClassToken()(np.ones((2, 5, 8), "float32")).shape)
+    (2, 6, 8)
+    """
+
+    def __init__(self, initializer: Initializer = "zeros", **kwargs: Unpack[LayerOptions]) -> None:
+        super().__init__(**kwargs)
+        self.initializer = keras.initializers.get(initializer)
+        self.supports_masking = True
+
+    def build(self, x_shape: Shape) -> None:
+        check_sequence(self, x_shape)
+        self.token = self.add_weight(
+            name="class_token", shape=(1, 1, x_shape[-1]), initializer=self.initializer
+        )
+
+    def call(self, x: Tensor) -> Tensor:
+        token = ops.cast(self.token, x.dtype)
+        token = ops.broadcast_to(token, (ops.shape(x)[0], 1, x.shape[-1]))
+        return ops.concatenate([token, x], axis=1)
+
+    def compute_mask(self, x: Tensor, previous_mask: Tensor | None = None) -> Tensor | None:
+        if previous_mask is None:
+            return None
+        return ops.pad(previous_mask, ((0, 0), (1, 0)), constant_values=True)
+
+    def compute_output_shape(self, x_shape: Shape) -> Shape:
+        batch, length, width = x_shape
+        return (batch, None if length is None else length + 1, width)
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            **super().get_config(),
+            "initializer": keras.initializers.serialize(self.initializer),
+        }
+
+
+@keras.saving.register_keras_serializable("keras_transformers")
+class RegisterTokens(Arguments, keras.layers.Layer):
+    """Puts learned tokens into a sequence, for a model to keep there what it needs.
+
+    `[x_class; r_1; ...; r_n; x_1; ...; x_N]` (Darcet et al. 2024, "Vision Transformers Need
+    Registers", https://arxiv.org/abs/2309.16588, section 2.2). They have no positions.
+
+    Args:
+        number: How many, `n` above.
+        after: Behind how many tokens of the sequence they stand.
+        initializer: Initialiser of the tokens.
+
+    Call arguments:
+        x: `(batch, length, hidden_dim)`.
+
+    Returns:
+        `(batch, length + number, hidden_dim)`.
+
+    Raises:
+        ValueError: If `number` is not positive, or `x` not of rank 3.
+
+    Example:
+    >>> import numpy as np
+    >>> from keras_transformers.layers import RegisterTokens
+    >>> tuple(RegisterTokens(4)(np.ones((2, 5, 8), "float32")).shape)
+    (2, 9, 8)
+    """
+
+    def __init__(
+        self,
+        number: int,
+        after: int = 1,
+        initializer: Initializer = "truncated_normal",
+        **kwargs: Unpack[LayerOptions],
+    ) -> None:
+        super().__init__(**kwargs)
+        self.number = whole_number(self, "number", number)
+        self.after = whole_number(self, "after", after, least=0)
+        self.initializer = keras.initializers.get(initializer)
+
+    def build(self, x_shape: Shape) -> None:
+        check_sequence(self, x_shape)
+        self.tokens = self.add_weight(
+            name="register_tokens",
+            shape=(1, self.number, x_shape[-1]),
+            initializer=self.initializer,
+        )
+
+    def call(self, x: Tensor) -> Tensor:
+        tokens = ops.cast(self.tokens, x.dtype)
+        tokens = ops.broadcast_to(tokens, (ops.shape(x)[0], self.number, x.shape[-1]))
+        return ops.concatenate([x[:, : self.after], tokens, x[:, self.after :]], axis=1)
+
+    def compute_output_shape(self, x_shape: Shape) -> Shape:
+        batch, length, width = x_shape
+        return (batch, None if length is None else length + self.number, width)
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            **super().get_config(),
+            "number": self.number,
+            "after": self.after,
+            "initializer": keras.initializers.serialize(self.initializer),
+        }
+
+
+@keras.saving.register_keras_serializable("keras_transformers")
+class ClassAndMeanPooling(Arguments, keras.layers.Layer):
+    """The first token and the mean of the patches, side by side: what a linear probe sees.
+
+    `[x_class; mean(x_1, ..., x_N)]` (Oquab et al. 2024, "DINOv2",
+    https://arxiv.org/abs/2304.07193, and their code's linear classifiers). The `pooling` of a `ViT`
+    with a class token.
+
+    Args:
+        prefix_tokens: How many tokens stand before the patches: the class token and registers.
+
+    Call arguments:
+        x: `(batch, tokens, hidden_dim)`.
+
+    Returns:
+        `(batch, 2 * hidden_dim)`.
+
+    Raises:
+        ValueError: If `prefix_tokens` is not positive, or `x` not of rank 3.
+
+    Example:
+    >>> import numpy as np
+    >>> from keras_transformers.layers import ClassAndMeanPooling
+    >>> from keras_transformers.models import ViT
+    >>> model = ViT.from_variant("Ti/16", 10, image_size=32, num_layers=1, class_token=True,
+    ...                          registers=4, pooling=ClassAndMeanPooling(1 + 4))
+    >>> tuple(model(np.zeros((2, 32, 32, 3), "float32")).shape), model.head.kernel.shape[0]
+    ((2, 10), 384)
+    """
+
+    def __init__(self, prefix_tokens: int = 1, **kwargs: Unpack[LayerOptions]) -> None:
+        super().__init__(**kwargs)
+        self.prefix_tokens = whole_number(self, "prefix_tokens", prefix_tokens)
+
+    def build(self, x_shape: Shape) -> None:
+        check_sequence(self, x_shape)
+
+    def call(self, x: Tensor) -> Tensor:
+        mean = ops.mean(x[:, self.prefix_tokens :], axis=1)
+        return ops.concatenate([x[:, 0], mean], axis=-1)
+
+    def compute_output_shape(self, x_shape: Shape) -> Shape:
+        return (x_shape[0], 2 * x_shape[-1])
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "prefix_tokens": self.prefix_tokens}

@@ -11,8 +11,7 @@ import numpy as np
 from keras import ops
 
 from keras_transformers.annotations import Index, Tensor
-from keras_transformers.layers.errors import named, refuse
-from keras_transformers.layers.ids import known_values
+from keras_transformers.layers.checks import known_values, named, refuse
 
 
 def padding_mask(ids: Tensor, ignore_id: int = 0) -> Tensor:

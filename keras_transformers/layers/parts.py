@@ -15,8 +15,8 @@ from typing import Any, NoReturn
 import keras
 
 from keras_transformers.annotations import Part
-from keras_transformers.layers.composite import copy_trainable
-from keras_transformers.layers.errors import beside, refuse
+from keras_transformers.layers.base import copy_trainable
+from keras_transformers.layers.checks import beside, refuse
 
 # What every layer's configuration has and not every constructor takes.
 OF_EVERY_LAYER = ("name", "trainable", "dtype", "activity_regularizer")

@@ -13,7 +13,7 @@ import numpy as np
 from keras import ops
 
 from keras_transformers.annotations import Tensor
-from keras_transformers.layers.adapted import altered, is_altered
+from keras_transformers.layers.adapters import altered, is_altered
 from keras_transformers.layers.portable import KERNELS
 
 BLOCKS = 4

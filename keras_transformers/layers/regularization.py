@@ -1,4 +1,4 @@
-"""Regularisers: dropout, stochastic depth, and a learned scale of residual branches."""
+"""Dropout, stochastic depth, layer scale, and an RMS norm with offset factors."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Unpack
@@ -7,8 +7,17 @@ import keras
 from keras import ops
 
 from keras_transformers.annotations import LayerOptions, Shape, Tensor
-from keras_transformers.layers import errors
-from keras_transformers.layers.arguments import Arguments
+from keras_transformers.layers import checks
+from keras_transformers.layers.base import Arguments
+
+
+@keras.saving.register_keras_serializable("keras_transformers", "Orthogonal")
+class Orthogonal(keras.initializers.Orthogonal):
+    """Keras's `Orthogonal`, made in float32 and cast: TensorFlow has no QR in bfloat16."""
+
+    def __call__(self, shape: Shape, dtype: Any = None) -> Any:
+        return ops.cast(super().__call__(shape, "float32"), dtype or keras.config.floatx())
+
 
 # Which share of the batch a mask is drawn for, where each replica runs a program of its own
 # (tf.distribute): `keras_transformers.distribution` puts a function here. On JAX there is one
@@ -118,7 +127,7 @@ class Dropout(Arguments, keras.layers.Layer):
         self, rate: float, seed: int | None = None, **kwargs: Unpack[LayerOptions]
     ) -> None:
         super().__init__(**kwargs)
-        self.rate = rate = errors.rate(self, "rate", rate)
+        self.rate = rate = checks.rate(self, "rate", rate)
         self.seed = seed
         self.seed_generator: Any = keras.random.SeedGenerator(seed) if rate else None
         self.supports_masking = True
@@ -126,7 +135,7 @@ class Dropout(Arguments, keras.layers.Layer):
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name == "rate" and value and getattr(self, "seed_generator", "not made yet") is None:
-            errors.refuse(self, "rate", "0, as when the layer was made, for it has no seed", value)
+            checks.refuse(self, "rate", "0, as when the layer was made, for it has no seed", value)
         super().__setattr__(name, value)
 
     def build(self, x_shape: Shape) -> None:
@@ -224,3 +233,50 @@ class LayerScale(Arguments, keras.layers.Layer):
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "initial_value": self.initial_value}
+
+
+@keras.saving.register_keras_serializable("keras_transformers")
+class OffsetRMSNormalization(Arguments, keras.layers.Layer):
+    """`y = x / sqrt(mean(x^2) + epsilon) * (1 + g)`, with `g` learned from zero.
+
+    The norm of Gemma: that of Zhang & Sennrich 2019 (https://arxiv.org/abs/1910.07467, eq. 4) whose
+    weights decay to a factor of 1. Over the last axis, computed in float32 and cast last.
+
+    Args:
+        epsilon: Added to the mean square.
+
+    Call arguments:
+        x: `(..., width)`.
+
+    Returns:
+        Same shape and dtype.
+
+    Example:
+    >>> import numpy as np
+    >>> from keras_transformers.layers import OffsetRMSNormalization
+    >>> np.asarray(OffsetRMSNormalization()(np.array([[3.0, -3.0]], "float32"))).round(3).tolist()
+    [[1.0, -1.0]]
+    """
+
+    position_wise = True
+
+    def __init__(self, epsilon: float = 1e-6, **kwargs: Unpack[LayerOptions]) -> None:
+        super().__init__(**kwargs)
+        self.epsilon = epsilon
+        self.supports_masking = True
+
+    def build(self, x_shape: Shape) -> None:
+        self.offset = self.add_weight(
+            name="offset", shape=(x_shape[-1],), initializer="zeros", autocast=False
+        )
+
+    def call(self, x: Tensor) -> Tensor:
+        precise = keras.backend.result_type(x.dtype, "float32")
+        y = ops.rms_normalization(ops.cast(x, precise), epsilon=self.epsilon)
+        return ops.cast(y * (1.0 + ops.cast(self.offset, precise)), x.dtype)
+
+    def compute_output_shape(self, x_shape: Shape) -> Shape:
+        return x_shape
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "epsilon": self.epsilon}

@@ -29,8 +29,8 @@ from keras_transformers.generation import BeamSearch, Sampling, Shortlist
 from keras_transformers.generation.search import Search
 from keras_transformers.predictors import KINDS, Predictor
 from keras_transformers.predictors.learning import parts_of
-from keras_transformers.pretrained.families import FAMILIES
 from keras_transformers.pretrained.files import CONFIG, read_json
+from keras_transformers.pretrained.folder import FAMILIES
 from keras_transformers.pretrained.search import load_new_tokens, load_stop_strings
 
 NEW_TOKENS = 128  # of a continuation

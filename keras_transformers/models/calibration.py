@@ -11,8 +11,8 @@ import numpy as np
 from keras import ops
 
 from keras_transformers.annotations import ModelMixin
-from keras_transformers.layers.adapted import adapter_of
-from keras_transformers.layers.composite import CALIBRATED
+from keras_transformers.layers.adapters import adapter_of
+from keras_transformers.layers.base import CALIBRATED
 from keras_transformers.layers.low_rank import quantized_by
 
 

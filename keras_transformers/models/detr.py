@@ -1,6 +1,6 @@
-"""The detection Transformer of Carion et al. 2020, and what makes it learn from few images."""
+"""DETR (Carion et al. 2020) and Conditional DETR (Meng et al. 2021)."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Self, Unpack
 
 import keras
@@ -10,21 +10,111 @@ from keras_transformers.annotations import Config, LayerOptions, Part, Tensor
 from keras_transformers.detection import SetCriterion
 from keras_transformers.layers import relative_coordinates
 from keras_transformers.layers.parts import part, serialized_parts
+from keras_transformers.models.base import keeps_settings
 from keras_transformers.models.detr_backbone import (
     BackboneName,
     FeatureMap,
     as_feature_map,
     mask_of_map,
 )
-from keras_transformers.models.detr_queries import LearnedQueries, Memory, ObjectQueries
-from keras_transformers.models.detr_settings import (
+from keras_transformers.models.detr_queries import (
+    AnchorQueries,
+    LearnedQueries,
+    Memory,
+    ObjectQueries,
+    ProposalQueries,
+    ReferenceQueries,
+)
+from keras_transformers.models.set_detector import (
+    NUMBERS,
+    SetDetector,
     block_prototypes,
+    default_blocks,
     pair_of_layers,
+    parts_of_variant,
     serialized_criterion,
 )
-from keras_transformers.models.detr_variants import DETROptions, arguments_of_variant
-from keras_transformers.models.set_detector import SetDetector
-from keras_transformers.models.settings import keeps_settings
+
+# Carion et al. 2020, section 4.
+PAPER: dict[str, Any] = {
+    "backbone": "50",
+    "feature": None,
+    "hidden_dim": 256,
+    **NUMBERS,
+    "num_encoder_layers": 6,
+    "num_decoder_layers": 6,
+    "num_queries": 100,
+    "queries": "learned",
+    "norm_first": False,
+    "max_wavelength": 10000.0,
+}
+# A smaller one for small data was measured on the embedded tree crowns.
+VARIANTS: dict[str, dict[str, Any]] = {
+    "mini": {
+        **PAPER,
+        "backbone": "mini",
+        "hidden_dim": 128,
+        "num_heads": 4,
+        "mlp_dim": 256,
+        "num_encoder_layers": 2,
+        "num_decoder_layers": 3,
+        "num_queries": 40,
+        "queries": "proposals",
+        "norm_first": True,
+        "dropout": 0.0,
+        "max_wavelength": 20.0,
+        "criterion": {"classification": "focal", "class_cost": 2.0, "class_weight": 2.0},
+    },
+    "R50": PAPER,
+    "R101": {**PAPER, "backbone": "101"},
+}
+QUERIES = {"learned": LearnedQueries, "anchors": AnchorQueries, "proposals": ProposalQueries}
+QUERIES |= {"references": ReferenceQueries}
+# What an argument of the constructor takes the place of, where it is given whole.
+FLAT = {
+    "backbone": ("feature", "max_wavelength"),
+    "num_layers": ("num_encoder_layers", "num_decoder_layers"),
+    "queries": ("num_queries",),
+    "blocks": ("num_heads", "mlp_dim", "dropout", "norm_first"),
+}
+
+
+class DETROptions(LayerOptions, total=False):
+    """What `DETR.from_variant` takes by name; see there, and `DETR`."""
+
+    backbone: BackboneName | keras.Model | FeatureMap | Config
+    feature: str | None
+    hidden_dim: int
+    num_heads: int
+    mlp_dim: int
+    num_layers: int | tuple[int, int] | None
+    num_encoder_layers: int
+    num_decoder_layers: int
+    queries: Literal["learned", "anchors", "proposals", "references"] | int | ObjectQueries | Config
+    num_queries: int
+    norm_first: bool
+    dropout: float
+    blocks: Sequence[Part] | None
+    max_wavelength: float
+    criterion: SetCriterion | dict[str, Any] | None
+
+
+def arguments_of_variant(name: str, changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Constructor arguments of a published size with changes, flat ones or parts.
+
+    Raises:
+        ValueError: If there is no such variant or kind of queries, or the changes have both a part
+            and numbers that make it.
+    """
+    settings, numbers = parts_of_variant(
+        "DETR", name, changes, VARIANTS, DETROptions, FLAT, QUERIES, FeatureMap
+    )
+    if numbers is not None and numbers.pop("norm_first"):
+        references = getattr(settings["queries"], "references", False)
+        settings["blocks"] = default_blocks(**numbers, norm_first=True, references=references)
+    elif numbers is not None:
+        settings |= numbers
+    return settings
 
 
 @keras.saving.register_keras_serializable("keras_transformers")

@@ -8,11 +8,11 @@ from keras import ops
 
 from keras_transformers.annotations import LayerOptions, Part, Shape, Tensor
 from keras_transformers.layers import TokenEmbedding
-from keras_transformers.layers.composite import Composite
-from keras_transformers.layers.errors import refuse, whole_number
+from keras_transformers.layers.base import Composite
+from keras_transformers.layers.checks import refuse, whole_number
 from keras_transformers.layers.parts import part, serialized
+from keras_transformers.models.base import ModelSettings, keeps_settings
 from keras_transformers.models.image_model import ImageModel
-from keras_transformers.models.settings import ModelSettings, keeps_settings
 from keras_transformers.models.text_encoder import TextEncoder
 
 NEEDED = {"images", "ids"}

@@ -7,9 +7,15 @@ import keras
 
 from keras_transformers.annotations import Tensor
 from keras_transformers.layers import OverlappingPatchEmbedding, PoolingBlock
-from keras_transformers.models.image_model import ImageModelOptions, both_sides
-from keras_transformers.models.pyramid import STRIDES, Pyramid, block_name, norm
-from keras_transformers.models.settings import check_changes, check_sizes, keeps_settings, variant
+from keras_transformers.models.base import check_changes, check_sizes, keeps_settings, variant
+from keras_transformers.models.image_model import (
+    STRIDES,
+    ImageModelOptions,
+    Pyramid,
+    block_name,
+    both_sides,
+    norm,
+)
 
 # Li et al. 2022, table 1.
 VARIANTS: dict[str, dict[str, Any]] = {

@@ -12,9 +12,15 @@ from keras_transformers.layers import (
     OverlappingPatchEmbedding,
     SpatialReductionAttention,
 )
-from keras_transformers.models.image_model import ImageModelOptions, both_sides
-from keras_transformers.models.pyramid import STRIDES, Pyramid, block_name, norm
-from keras_transformers.models.settings import check_changes, keeps_settings, variant
+from keras_transformers.models.base import check_changes, keeps_settings, variant
+from keras_transformers.models.image_model import (
+    STRIDES,
+    ImageModelOptions,
+    Pyramid,
+    block_name,
+    both_sides,
+    norm,
+)
 
 # Wang et al. 2022, table 1.
 WIDTHS, HEADS, RATIOS = (64, 128, 320, 512), (1, 2, 5, 8), (8, 8, 4, 4)

@@ -8,14 +8,12 @@ from keras import ops
 
 from keras_transformers.annotations import BackPointers, Index, LayerOptions, Shape, Tensor
 from keras_transformers.layers import CrossAttention, Dropout, TokenEmbedding, padding_mask
-from keras_transformers.layers.attention.learned_scores import GivenScore
-from keras_transformers.layers.initializers import Orthogonal
-from keras_transformers.layers.mixing.bidirectional import BidirectionalRNN, with_a_step
+from keras_transformers.layers.attention.scores import GivenScore
+from keras_transformers.layers.mixers import BidirectionalRNN, with_a_step
 from keras_transformers.layers.parts import serialized
-from keras_transformers.models.coverage import add_coverage, start_coverage
-from keras_transformers.models.decoding import Source
-from keras_transformers.models.settings import check_sizes, keeps_settings
-from keras_transformers.models.translator import Translator
+from keras_transformers.layers.regularization import Orthogonal
+from keras_transformers.models.base import check_sizes, keeps_settings
+from keras_transformers.models.decoding import Source, Translator, add_coverage, start_coverage
 
 
 class RecurrentState(NamedTuple):

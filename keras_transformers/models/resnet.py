@@ -8,9 +8,14 @@ from keras import ops
 
 from keras_transformers.annotations import Shape, Tensor
 from keras_transformers.layers import ConvolutionNorm, ResidualBlock
-from keras_transformers.models.image_model import ImageModelOptions, both_sides
-from keras_transformers.models.pyramid import STRIDES, Pyramid, block_name
-from keras_transformers.models.settings import check_choice, check_sizes, keeps_settings, variant
+from keras_transformers.models.base import check_choice, check_sizes, keeps_settings, variant
+from keras_transformers.models.image_model import (
+    STRIDES,
+    ImageModelOptions,
+    Pyramid,
+    block_name,
+    both_sides,
+)
 
 # He et al. 2016, table 1; a smaller one for small data, with maps down to a sixteenth.
 VARIANTS: dict[str, dict[str, Any]] = {

@@ -10,12 +10,10 @@ from keras_transformers.annotations import Config, LayerOptions, Shape, Tensor
 from keras_transformers.assertions import require_values
 from keras_transformers.detection.criterion import of_images
 from keras_transformers.layers import resize_map
-from keras_transformers.layers.composite import Composite
+from keras_transformers.layers.base import Composite
 from keras_transformers.layers.parts import part
-from keras_transformers.models.image_model import check_images, check_images_shape
-from keras_transformers.models.pyramid import Pyramid
-from keras_transformers.models.settings import ModelSettings, check_sizes, keeps_settings
-from keras_transformers.models.transfer import Transferable
+from keras_transformers.models.base import ModelSettings, Transferable, check_sizes, keeps_settings
+from keras_transformers.models.image_model import Pyramid, check_images, check_images_shape
 
 
 @keras.saving.register_keras_serializable("keras_transformers")

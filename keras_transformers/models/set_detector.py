@@ -1,20 +1,270 @@
-"""What detectors share that answer with a set of boxes: what they are called with, and the loss."""
+"""The base of detectors that predict sets: settings, variants, heads, training."""
 
-from collections.abc import Sequence
+import dataclasses
+from collections.abc import Mapping, Sequence
 from typing import Any, Unpack
 
 import keras
 from keras import ops
 
-from keras_transformers.annotations import Config, LayerOptions, Shape, Tensor
+from keras_transformers.annotations import Config, LayerOptions, Part, Shape, Tensor
 from keras_transformers.detection import SetCriterion
-from keras_transformers.layers.composite import Composite
-from keras_transformers.models.detr_backbone import images_and_mask
-from keras_transformers.models.detr_heads import Heads
-from keras_transformers.models.detr_settings import check_settings
+from keras_transformers.layers import (
+    ConditionalDecoderBlock,
+    DecoderBlock,
+    EncoderBlock,
+    FirstConditionalDecoderBlock,
+)
+from keras_transformers.layers.base import Composite
+from keras_transformers.layers.parts import Prototype, arguments_of_call
+from keras_transformers.models.base import (
+    ModelSettings,
+    Transferable,
+    check_changes,
+    check_choice,
+    check_divides,
+    check_sizes,
+    refuse_beside,
+    variant,
+)
+from keras_transformers.models.detr_backbone import images_and_mask, residual_network
 from keras_transformers.models.image_model import check_images, check_images_shape
-from keras_transformers.models.settings import ModelSettings
-from keras_transformers.models.transfer import Transferable
+
+# Carion et al. 2020, section 4.
+NUMBERS: dict[str, Any] = {"num_heads": 8, "mlp_dim": 2048, "dropout": 0.1}
+# What a block of the encoder, and one of the decoder, is called with.
+OF_ENCODER = {"padding_mask", "positions"}
+OF_DECODER = {"context", "context_mask", "context_positions", "positions"}
+
+
+def check_settings(owner: str, settings: Mapping[str, Any]) -> None:
+    """Raises ValueError unless the numbers are such, and fit together."""
+    check_sizes(owner, settings, ["num_classes", "hidden_dim"], ["num_heads", "mlp_dim"])
+    if isinstance(settings["queries"], int):
+        check_sizes(owner, settings, ["queries"])
+    if len(settings["num_layers"]) != 2:
+        raise ValueError(
+            f"{owner}: `num_layers` must be a number, or a pair of those of encoder and decoder. "
+            f"Received: {settings['num_layers']}"
+        )
+    for number in settings["num_layers"]:
+        check_sizes(owner, {"num_layers": number}, ["num_layers"])
+    if settings["num_heads"] is not None:
+        check_divides(owner, settings, "num_heads", "hidden_dim")
+    if settings["hidden_dim"] % 8:
+        raise ValueError(
+            f"{owner}: `hidden_dim` must be a multiple of 8, for a sine and a cosine of each "
+            f"coordinate of a box. Received: {settings['hidden_dim']}"
+        )
+
+
+def default_blocks(
+    num_heads: int | None = None,
+    mlp_dim: int | None = None,
+    dropout: float | None = None,
+    norm_first: bool = False,
+    references: bool = False,
+) -> tuple[Part, ...]:
+    """The blocks of the encoder and of the decoder; as in the paper where a number is None."""
+    given = {"num_heads": num_heads, "mlp_dim": mlp_dim, "dropout": dropout}
+    settings: dict[str, Any] = {
+        name: NUMBERS[name] if x is None else x for name, x in given.items()
+    }
+    settings |= {
+        "norm_first": norm_first,
+        "norm": keras.layers.LayerNormalization(epsilon=1e-5, name="norm"),
+    }
+    if references:
+        kinds = (EncoderBlock, FirstConditionalDecoderBlock, ConditionalDecoderBlock)
+        return tuple(kind(**settings) for kind in kinds)
+    return EncoderBlock(**settings), DecoderBlock(**settings, causal=False)
+
+
+def block_prototypes(
+    owner: Any, blocks: Any, numbers: dict[str, Any], references: bool
+) -> list[Prototype]:
+    """Those of the encoder's and the decoder's blocks, which were given or numbers make.
+
+    Args:
+        owner: The model.
+        blocks: What was given, or None.
+        numbers: Those that make blocks.
+        references: Whether the queries refer to points.
+
+    Raises:
+        ValueError: If both were given, or `blocks` are none that can be called as they must.
+    """
+    if blocks is None:
+        blocks = default_blocks(**numbers, references=references)
+    else:
+        refuse_beside("DETR", "blocks", **numbers)
+    several = blocks if isinstance(blocks, list | tuple) else [blocks]
+    made = [Prototype(owner, "blocks", each, keras.layers.Layer) for each in several]
+    layers = [each.layer for each in made]
+    takes = [arguments_of_call(layer) for layer in layers]
+    fits = [len(layers) in (2, 3), takes[0] >= OF_ENCODER]
+    fits += [each >= OF_DECODER and ("reference" in each) == references for each in takes[1:]]
+    fits += [not getattr(layer, "causal", False) for layer in layers[1:]]
+    if not all(fits):
+        decoder = "a DecoderBlock that is not causal (`causal=False`)"
+        if references:
+            decoder = "a ConditionalDecoderBlock, for `queries` that refer to points"
+        names = ", ".join(type(each).__name__ for each in layers)
+        raise ValueError(
+            f"DETR: `blocks` must be a pair of an EncoderBlock and {decoder}, or three, of which "
+            f"the second is the decoder's first. Received: {names}"
+        )
+    return made
+
+
+def serialized_criterion(given: SetCriterion | dict[str, Any] | None) -> dict[str, Any]:
+    """A `SetCriterion`, or a dict of its arguments, or None, as such a dict."""
+    return dataclasses.asdict(given) if isinstance(given, SetCriterion) else given or {}
+
+
+def pair_of_layers(given: Any) -> list[Any]:
+    """Numbers of layers of encoder and decoder; one number stands for both."""
+    return list(given) if isinstance(given, list | tuple) else [given, given]
+
+
+def parts_of_variant(
+    owner: str,
+    name: str,
+    changes: Mapping[str, Any],
+    variants: Mapping[str, Mapping[str, Any]],
+    options: type,
+    flat: Mapping[str, Sequence[str]],
+    queries: Mapping[str, Any],
+    maps: type,
+) -> tuple[dict[str, Any], dict[str, Any] | None]:
+    """A published size with changes, as parts but for the blocks.
+
+    Args:
+        owner: Name of the model's class.
+        name: Of the size.
+        changes: Flat settings, or parts.
+        variants: The sizes.
+        options: The `TypedDict` of the changes that there are.
+        flat: Part -> names of the numbers that it takes the place of.
+        queries: Name -> function from a number to the queries.
+        maps: Class of the part that reads the backbone.
+
+    Returns:
+        Constructor arguments, and the numbers that blocks are made of; None where these are given.
+
+    Raises:
+        ValueError: If there is no such size or kind of queries, or the changes have both a part and
+            numbers that make it.
+    """
+    check_changes(owner, changes, options)
+    settings = variant(owner, name, variants, changes)
+    whole = {
+        "backbone": isinstance(settings["backbone"], maps | dict),
+        "num_layers": settings.get("num_layers") is not None,
+        "queries": not isinstance(settings["queries"], str),
+        "blocks": settings.get("blocks") is not None,
+    }
+    numbers = {part: {each: settings.pop(each) for each in names} for part, names in flat.items()}
+    for part in (part for part in flat if whole[part]):
+        beside = {each: changes.get(each) for each in flat[part]}
+        refuse_beside(f"{owner}.from_variant", part, **beside)
+    if not whole["backbone"]:
+        backbone = settings["backbone"]
+        if isinstance(backbone, str):
+            backbone = residual_network(backbone, changes.get("dtype"))
+        settings["backbone"] = maps(backbone, **numbers["backbone"])
+    if not whole["num_layers"]:
+        settings["num_layers"] = tuple(numbers["num_layers"].values())
+    if not whole["queries"]:
+        check_choice(owner, settings, "queries", queries)
+        settings["queries"] = queries[settings["queries"]](numbers["queries"]["num_queries"])
+    return settings, None if whole["blocks"] else numbers["blocks"]
+
+
+class Network(Composite, keras.layers.Layer):
+    """Layers in turn: `keras.Sequential` that follows a dtype policy."""
+
+    def __init__(
+        self, layers: Sequence[keras.layers.Layer], **kwargs: Unpack[LayerOptions]
+    ) -> None:
+        super().__init__(**kwargs)
+        self.layers = layers
+
+    def build(self, shape: Shape) -> None:
+        for layer in self.layers:
+            layer.build(shape)
+            shape = layer.compute_output_shape(shape)
+
+    def call(self, x: Tensor) -> Tensor:
+        for layer in self.layers:
+            x = layer(x)
+        return x
+
+    def compute_output_shape(self, shape: Shape) -> Shape:
+        return (*shape[:-1], self.layers[-1].units)
+
+
+def network(units: int, width: int, hidden: int, name: str, dtype: Any, **kwargs: Any) -> Network:
+    """`hidden` layers of `width` with ReLU, and one of `units`, which `kwargs` are of."""
+    layers = [
+        keras.layers.Dense(width, "relu", name=f"hidden_{i}", dtype=dtype) for i in range(hidden)
+    ]
+    layers.append(keras.layers.Dense(units, name="output", dtype=dtype, **kwargs))
+    return Network(layers, name=name, dtype=dtype)
+
+
+class Heads(Composite, keras.layers.Layer):
+    """The logits of classes and the box of every token.
+
+    Args:
+        num_classes: Number of classes.
+        focal: Whether each class has a sigmoid of its own. Without, there is a softmax over the
+            classes and one more, the last, "no object".
+        width: Width of the box's network.
+        moved: Whether boxes are added to others, so that they start at zero.
+
+    Call arguments:
+        x: `(batch, length, hidden_dim)`.
+
+    Returns:
+        Logits `(batch, length, classes)`, and boxes before the sigmoid, `(batch, length, 4)`,
+        float32.
+    """
+
+    def __init__(
+        self, num_classes: int, focal: bool, width: int, moved: bool, **kwargs: Unpack[LayerOptions]
+    ) -> None:
+        super().__init__(**kwargs)
+        self.focal = focal
+        # Few queries stand for something: with a sigmoid for each class, start from 1 in 100.
+        bias = keras.initializers.Constant(-4.6 if focal else 0.0)
+        self.class_head = keras.layers.Dense(
+            num_classes + (not focal),
+            bias_initializer=bias,
+            name="class_head",
+            dtype=self.dtype_policy,
+        )
+        kernel = keras.initializers.RandomNormal(stddev=1e-3) if moved else "glorot_uniform"
+        self.box_head = network(
+            4, width, 2, "box_head", self.dtype_policy, kernel_initializer=kernel
+        )
+
+    def build(self, shape: Shape) -> None:
+        self.class_head.build(shape)
+        self.box_head.build(shape)
+
+    def call(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        return self.class_head(x), ops.cast(self.box_head(x), "float32")
+
+    def compute_output_shape(self, shape: Shape) -> tuple[Shape, Shape]:
+        return (*shape[:-1], self.class_head.units), (*shape[:-1], 4)
+
+    def sureness(self, logits: Tensor) -> Tensor:
+        """How sure logits are that there is an object: `(..., classes)` -> `(...)`, float32."""
+        logits = ops.cast(logits, "float32")
+        if self.focal:
+            return ops.max(logits, axis=-1)
+        return -ops.log_softmax(logits, axis=-1)[..., -1]
 
 
 class SetDetector(Transferable, ModelSettings, Composite, keras.Model):

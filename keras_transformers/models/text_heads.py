@@ -1,4 +1,4 @@
-"""What stands on top of a text encoder: a class of the text, of each token, or hidden tokens."""
+"""Heads and pooling of text models: tokens, classes, tags, spans, alignment."""
 
 from collections.abc import Callable
 from typing import Any, Literal, TypeAlias, Unpack
@@ -14,13 +14,141 @@ from keras_transformers.annotations import (
     Shape,
     Tensor,
 )
-from keras_transformers.layers import Dropout
-from keras_transformers.layers.arguments import Arguments
-from keras_transformers.layers.composite import Composite
-from keras_transformers.layers.errors import rate, refuse, whole_number
-from keras_transformers.layers.parts import Prototype, part_or_numbers
-from keras_transformers.models.head_transform import HeadTransform
-from keras_transformers.models.settings import check_problem
+from keras_transformers.layers import Dropout, padding_mask
+from keras_transformers.layers.attention.scores import soft_capped
+from keras_transformers.layers.base import Arguments, Composite
+from keras_transformers.layers.checks import as_ids, rate, refuse, whole_number
+from keras_transformers.layers.parts import Prototype, part_or_numbers, serialized
+from keras_transformers.models.base import ModelSettings, check_problem, check_sizes, keeps_settings
+from keras_transformers.models.text_model import hidden_states
+
+
+@keras.saving.register_keras_serializable("keras_transformers")
+class LanguageHead(Arguments, Composite, keras.layers.Layer):
+    """The `head` of a `LanguageModel` whose logits have a soft cap.
+
+    `c tanh(y E^T / c)` (Gemma 2, Riviere et al. 2024, https://arxiv.org/abs/2408.00118, section 2).
+
+    Args:
+        soft_cap: `c` above, positive.
+
+    Call arguments:
+        x: `(batch, length, hidden_dim)`.
+        logits: Function from `(batch, length, hidden_dim)` to `(batch, length, vocab_size)`, the
+            product with the model's table.
+
+    Returns:
+        Logits `(batch, length, vocab_size)`.
+
+    Raises:
+        ValueError: If `soft_cap` is not positive.
+
+    Example:
+    >>> import numpy as np
+    >>> from keras_transformers.models import LanguageHead, LanguageModel
+    >>> model = LanguageModel.from_variant("tiny", 31, style="modern", head=LanguageHead(0.5))
+    >>> bool(abs(np.array(model(np.array([[1, 5, 7]])))).max() < 0.5)
+    True
+    """
+
+    def __init__(self, soft_cap: float, **kwargs: Unpack[LayerOptions]) -> None:
+        super().__init__(**kwargs)
+        if not soft_cap > 0:
+            refuse(self, "soft_cap", "positive", soft_cap)
+        self.soft_cap = soft_cap
+
+    def build(self, x_shape: Shape, logits_shape: Shape) -> None:
+        """Makes nothing: the table is the model's."""
+
+    def call(self, x: Tensor, logits: Callable[[Tensor], Tensor]) -> Tensor:
+        scores = logits(x)
+        return keras.ops.cast(soft_capped(scores, self.soft_cap), scores.dtype)
+
+    def compute_output_shape(self, x_shape: Shape, logits_shape: Shape) -> Shape:
+        return logits_shape
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "soft_cap": self.soft_cap}
+
+
+@keras.saving.register_keras_serializable("keras_transformers")
+class HeadTransform(Arguments, Composite, keras.layers.Layer):
+    """`norm(act(W x + b))`, the `transform` of a head: what stands before its last layer.
+
+    ModernBERT's heads have it without a bias (Warner et al. 2024, https://arxiv.org/abs/2412.13663,
+    and their code), ELECTRA's generator with as many units as its table of tokens is wide (Clark et
+    al. 2020, https://arxiv.org/abs/2003.10555, section 3.2).
+
+    Args:
+        activation: `act` above.
+        norm: A norm, for instance `keras.layers.LayerNormalization()`, of which a copy is made;
+            None for none.
+        use_bias: Whether there is `b`.
+        units: Rows of `W`; by default the width of `x`.
+
+    Call arguments:
+        x: `(..., hidden_dim)`.
+
+    Returns:
+        `(..., units)`.
+
+    Raises:
+        ValueError: If `units` is not positive.
+
+    Example:
+    >>> import keras, numpy as np
+    >>> from keras_transformers.models import ClassificationHead, HeadTransform, TextEncoder
+    >>> transform = HeadTransform(norm=keras.layers.LayerNormalization(), use_bias=False)
+    >>> head = ClassificationHead(3, pooling="mean", transform=transform)
+    >>> model = TextEncoder.from_variant("tiny", 31, style="modern", head=head)
+    >>> tuple(model(np.array([[2, 5, 7, 3, 0]])).shape)
+    (1, 3)
+    """
+
+    def __init__(
+        self,
+        activation: Activation | None = "gelu",
+        norm: Part | None = None,
+        use_bias: bool = True,
+        units: int | None = None,
+        **kwargs: Unpack[LayerOptions],
+    ) -> None:
+        super().__init__(**kwargs)
+        self.activation = keras.activations.get(activation)
+        self._norm = None if norm is None else Prototype(self, "norm", norm, keras.layers.Layer)
+        self.use_bias = use_bias
+        self.units = whole_number(self, "units", units, optional=True)
+
+    def build(self, x_shape: Shape) -> None:
+        self.dense = keras.layers.Dense(
+            self.units or x_shape[-1],
+            self.activation,
+            use_bias=self.use_bias,
+            name="dense",
+            dtype=self.dtype_policy,
+        )
+        self.dense.build(x_shape)
+        self.norm: Any = None
+        if self._norm is not None:
+            self.norm = self._norm.copy(self, "norm")
+            self.norm.build(self.compute_output_shape(x_shape))
+
+    def call(self, x: Tensor) -> Tensor:
+        x = self.dense(x)
+        return x if self.norm is None else ops.cast(self.norm(x), self.compute_dtype)
+
+    def compute_output_shape(self, x_shape: Shape) -> Shape:
+        return (*x_shape[:-1], self.units or x_shape[-1])
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            **super().get_config(),
+            "activation": keras.activations.serialize(self.activation),
+            "norm": serialized(None if self._norm is None else self._norm.layer),
+            "use_bias": self.use_bias,
+            "units": self.units,
+        }
+
 
 Pooling: TypeAlias = Literal["token", "mean", "last"]
 POOLINGS = ("token", "mean", "last")
@@ -287,3 +415,243 @@ class MaskedLanguageHead(Arguments, Composite, keras.layers.Layer):
             "norm": self._norm.serialized() if self._transform is None else None,
             "transform": None if self._transform is None else self._transform.serialized(),
         }
+
+
+NEVER = -1e4  # the logit where no answer starts or ends, which half precision has too
+
+
+@keras.saving.register_keras_serializable("keras_transformers")
+class SpanHead(Arguments, Composite, keras.layers.Layer):
+    """Where an answer starts and where it ends: two logits of each token.
+
+    `S h_i` and `E h_i` for question and text in one row (Devlin et al. 2018,
+    https://arxiv.org/abs/1810.04805, section 4.2). Positions are the last axis, so that
+    `SparseCategoricalCrossentropy(from_logits=True)` trains it with labels `(batch, 2)`: the
+    positions of the answer's first and last token.
+
+    Args:
+        dropout: Rate before the layer.
+        transform: What every token goes through first, a `HeadTransform`, or None; copied.
+
+    Call arguments:
+        x: `(batch, length, hidden_dim)`.
+        real: Bool `(batch, length)`; True = real token. No answer starts or ends at another.
+        training: Whether dropout acts.
+
+    Returns:
+        Logits `(batch, 2, length)`, of the start and of the end.
+
+    Example:
+    >>> import numpy as np
+    >>> from keras_transformers.models import SpanHead, TextEncoder
+    >>> model = TextEncoder.from_variant("tiny", 31, head=SpanHead())
+    >>> tuple(model(np.array([[2, 5, 3, 7, 9, 8, 3, 0]])).shape)
+    (1, 2, 8)
+    """
+
+    def __init__(
+        self, dropout: float = 0.0, transform: Part | None = None, **kwargs: Unpack[LayerOptions]
+    ) -> None:
+        super().__init__(**kwargs)
+        self.dropout = rate(self, "dropout", dropout)
+        self._transform = part_or_numbers(self, "transform", transform, HeadTransform)
+
+    def build(self, x_shape: Shape, real_shape: Shape | None = None) -> None:
+        self.transform: Any = None
+        if self._transform is not None:
+            self.transform = self._transform.copy(self, "transform")
+            self.transform.build(x_shape)
+            x_shape = self.transform.compute_output_shape(x_shape)
+        self.dropout_layer = Dropout(self.dropout, dtype=self.dtype_policy)
+        self.ends = keras.layers.Dense(2, name="ends", dtype=self.dtype_policy)
+        self.ends.build(x_shape)
+
+    def call(self, x: Tensor, real: Tensor, training: bool | None = None) -> Tensor:
+        x = x if self.transform is None else self.transform(x)
+        logits = self.ends(self.dropout_layer(x, training=training))  # (batch, length, 2)
+        never = ops.cast(NEVER, logits.dtype)
+        return ops.transpose(ops.where(real[..., None], logits, never), (0, 2, 1))
+
+    def compute_output_shape(self, x_shape: Shape, real_shape: Shape | None = None) -> Shape:
+        return (x_shape[0], 2, x_shape[1])
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            **super().get_config(),
+            "dropout": self.dropout,
+            "transform": None if self._transform is None else self._transform.serialized(),
+        }
+
+
+@keras.saving.register_keras_serializable("keras_transformers")
+class EndPooling(Arguments, Composite, keras.layers.Layer):
+    """The vector of a text is that of its END (Radford et al. 2021, "CLIP", section 2.4).
+
+    https://arxiv.org/abs/2103.00020. In a causal encoder END is the first token that has seen all
+    of the text. A `head` of `TextEncoder`.
+
+    Args:
+        end_id: The id of END, whose first position counts; a text without it is taken at its first
+            token. None for the greatest id of each text, as OpenAI's code has it, in whose
+            vocabulary END is the last.
+
+    Call arguments:
+        x: `(batch, length, hidden_dim)`.
+        ids: Integers `(batch, length)`.
+
+    Returns:
+        `(batch, hidden_dim)`.
+
+    Raises:
+        ValueError: If `end_id` is negative.
+
+    Example:
+    >>> import numpy as np
+    >>> from keras_transformers.models import EndPooling, TextEncoder
+    >>> model = TextEncoder(31, hidden_dim=16, num_heads=2, mlp_dim=32, num_layers=1,
+    ...                     head=EndPooling(3))
+    >>> tuple(model(np.array([[2, 5, 7, 3, 0]])).shape)
+    (1, 16)
+    """
+
+    def __init__(self, end_id: int | None = None, **kwargs: Unpack[LayerOptions]) -> None:
+        super().__init__(**kwargs)
+        self.end_id = whole_number(self, "end_id", end_id, least=0, optional=True)
+        self.autocast = False  # half precision would round ids that are held in floats
+
+    def build(self, x_shape: Shape, ids_shape: Shape | None = None) -> None:
+        """Nothing to make."""
+
+    def call(self, x: Tensor, ids: Tensor) -> Tensor:
+        ids = as_ids(self, "ids", ids)
+        ends = ids if self.end_id is None else ops.cast(ids == self.end_id, "int32")
+        first = ops.argmax(ends, axis=1)
+        return ops.take_along_axis(x, first[:, None, None], axis=1)[:, 0]
+
+    def compute_output_shape(self, x_shape: Shape, ids_shape: Shape | None = None) -> Shape:
+        return (x_shape[0], x_shape[-1])
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "end_id": self.end_id}
+
+
+@keras.saving.register_keras_serializable("keras_transformers")
+class LastPooling(Arguments, Composite, keras.layers.Layer):
+    """The vector of a text is that of its last position, padding or not, through a dense layer.
+
+    `W h_n + b`, for texts that are all of one length, filled with a token that the encoder sees
+    (Zhai et al. 2023, "SigLIP", https://arxiv.org/abs/2303.15343, in the code of big_vision). A
+    `head` of `TextEncoder`.
+
+    Args:
+        units: Width of the vector.
+
+    Call arguments:
+        x: `(batch, length, hidden_dim)`.
+
+    Returns:
+        `(batch, units)`.
+
+    Raises:
+        ValueError: If `units` is not positive.
+
+    Example:
+    >>> import numpy as np
+    >>> from keras_transformers.models import LastPooling, TextEncoder
+    >>> model = TextEncoder(31, hidden_dim=16, num_heads=2, mlp_dim=32, num_layers=1,
+    ...                     head=LastPooling(24))
+    >>> tuple(model(np.array([[2, 5, 7, 3, 3]])).shape)
+    (1, 24)
+    """
+
+    def __init__(self, units: int, **kwargs: Unpack[LayerOptions]) -> None:
+        super().__init__(**kwargs)
+        self.units = whole_number(self, "units", units)
+
+    def build(self, x_shape: Shape) -> None:
+        self.projection = keras.layers.Dense(self.units, name="projection", dtype=self.dtype_policy)
+        self.projection.build((None, x_shape[-1]))
+
+    def call(self, x: Tensor) -> Tensor:
+        return self.projection(x[:, -1])
+
+    def compute_output_shape(self, x_shape: Shape) -> Shape:
+        return (x_shape[0], self.units)
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "units": self.units}
+
+
+HIDDEN = -1e9  # score of a padded position
+
+
+@keras.saving.register_keras_serializable("keras_transformers")
+class AlignmentHead(ModelSettings, Composite, keras.Model):
+    """An attention from a translation to its source, taught what stands for what.
+
+    One head, `(W_q [y_t, y_t+1])^T (W_k x_s) / sqrt(d)`: queries are made of the decoder's states
+    where a piece is produced and where it is read, keys of the encoder's states. It stands beside a
+    translator that does not change, as the alignment layer of Zenkel et al. 2019
+    (https://arxiv.org/abs/1901.11359), and learns from links as the head that Garg et al. 2019
+    (https://arxiv.org/abs/1909.02074) supervise; see `alignment.learn_alignment`.
+
+    Args:
+        key_dim: Width of a query and a key (d).
+
+    Call arguments:
+        inputs: Dict of `states` `(batch, target_length, hidden_dim)`, the decoder's, `context`
+            `(batch, source_length, hidden_dim)`, the encoder's, and `mask`, bool
+            `(batch, source_length)`, True where there is no padding.
+
+    Returns:
+        Scores, float32 `(batch, target_length, source_length)`, whose softmax says what the piece
+        that each query produces stands for.
+
+    Raises:
+        ValueError: If `key_dim` is not positive.
+
+    Example:
+    >>> import numpy as np
+    >>> from keras_transformers.models import AlignmentHead, Transformer
+    >>> model = Transformer(vocab_size=31, hidden_dim=16, num_heads=2, mlp_dim=32, num_layers=1)
+    >>> ids = np.array([[1, 5, 7, 2, 0]])
+    >>> tuple(AlignmentHead(8).scores(model, {"source": ids, "target": ids[:, :3]}).shape)
+    (1, 3, 5)
+    """
+
+    @keeps_settings()
+    def __init__(self, key_dim: int = 128, **kwargs: Unpack[LayerOptions]) -> None:
+        super().__init__(**kwargs)
+        check_sizes("AlignmentHead", {"key_dim": key_dim}, ("key_dim",))
+        self.key_dim = key_dim
+        self.query_dense = keras.layers.Dense(key_dim, dtype=self.dtype_policy)
+        self.key_dense = keras.layers.Dense(key_dim, dtype=self.dtype_policy)
+
+    def build(self, input_shape: dict[str, Shape]) -> None:
+        states, context = input_shape["states"], input_shape["context"]
+        self.query_dense.build((*states[:-1], 2 * states[-1]))
+        self.key_dense.build(context)
+
+    def call(self, inputs: dict[str, Tensor], training: bool | None = None) -> Tensor:
+        states = inputs["states"]
+        # Where a piece is read is the next position; behind the last there is none.
+        read = ops.pad(states[:, 1:], ((0, 0), (0, 1), (0, 0)))
+        query = self.query_dense(ops.concatenate([states, read], axis=-1))
+        key = self.key_dense(inputs["context"])
+        scores = ops.cast(ops.einsum("btd,bsd->bts", query, key), "float32") / self.key_dim**0.5
+        return ops.where(inputs["mask"][:, None], scores, HIDDEN)
+
+    def compute_output_shape(self, input_shape: dict[str, Shape]) -> Shape:
+        return (*input_shape["states"][:2], input_shape["context"][1])
+
+    def scores(self, translator: Any, ids: dict[str, Tensor]) -> Tensor:
+        """Scores for a translator's `source` and `target` ids; no gradient reaches its weights."""
+        with hidden_states():
+            states = translator(ids, training=False)
+        context = translator.encode(ids["source"], training=False)
+        inputs = {
+            "states": ops.stop_gradient(states),
+            "context": ops.stop_gradient(context),
+            "mask": padding_mask(ids["source"], translator.padding_id),
+        }
+        return self(inputs)

@@ -1,15 +1,13 @@
 """Published weights: folders as the Hugging Face hub lays them out, read and written."""
 
 from keras_transformers.pretrained.adapters import load_adapter, save_adapter
-from keras_transformers.pretrained.classes import class_names
+from keras_transformers.pretrained.files import class_names, find
 from keras_transformers.pretrained.folder import load, save
 from keras_transformers.pretrained.images import load_preprocessing, save_preprocessing
-from keras_transformers.pretrained.names import find
 from keras_transformers.pretrained.pooling import load_pooling
 from keras_transformers.pretrained.search import load_search
-from keras_transformers.pretrained.tokenizers import load_tokenizer
+from keras_transformers.pretrained.tokenizers import load_tokenizer, save_tokenizer
 from keras_transformers.pretrained.trimming import TrimmedModel, trim_vocabulary
-from keras_transformers.pretrained.written_tokenizers import save_tokenizer
 
 __all__ = [
     "TrimmedModel",

@@ -8,25 +8,32 @@ from typing import Any
 import keras
 
 from keras_transformers.annotations import StrPath
-from keras_transformers.pretrained.adapter_modules import Part, by_name, parts_of
 from keras_transformers.pretrained.adapter_settings import write_settings
-from keras_transformers.pretrained.adapter_tables import our_tables, table_tensors
-from keras_transformers.pretrained.adapter_tensors import (
+from keras_transformers.pretrained.adapter_weights import (
     FILE,
+    ModuleAdapter,
+    Part,
     PublishedAdapter,
+    by_name,
+    join,
     named_tensors,
+    our_tables,
+    parts_of,
     read_adapter,
+    read_weights,
+    split,
+    table_tensors,
+    written_weights,
 )
-from keras_transformers.pretrained.adapter_weights import read_weights, written_weights
 from keras_transformers.pretrained.family import Family
 from keras_transformers.pretrained.files import write_tensors
 from keras_transformers.pretrained.folder import descriptions
-from keras_transformers.pretrained.fused_adapters import ModuleAdapter, join, split
-from keras_transformers.training.adapter_targets import adapted_layers, path_in
 from keras_transformers.training.adapters import (
     active_adapters,
+    adapted_layers,
     adapters_of,
     attach,
+    path_in,
     set_adapter,
     trained_weights,
 )

@@ -6,9 +6,14 @@ from typing import Any, Literal
 
 from keras_transformers.layers import GridRelativeBias, SelfAttention
 from keras_transformers.models import ViT
-from keras_transformers.pretrained.configuration import Configuration, Setting, number
-from keras_transformers.pretrained.family import Family, Weights, of_images
-from keras_transformers.pretrained.module_names import MODULES_OF_VIT
+from keras_transformers.pretrained.family import (
+    Configuration,
+    Family,
+    Setting,
+    Weights,
+    number,
+    of_images,
+)
 from keras_transformers.pretrained.vit import (
     FIXED,
     SETTINGS,
@@ -19,7 +24,13 @@ from keras_transformers.pretrained.vit import (
     make_vit,
     sizes,
 )
-from keras_transformers.pretrained.weight_mapping import Mappings, WeightMapping, linear, norm
+from keras_transformers.pretrained.weight_mapping import (
+    MODULES_OF_VIT,
+    Mappings,
+    WeightMapping,
+    linear,
+    norm,
+)
 
 MOST_PATCHES = 64  # along a side
 # Keys have none.

@@ -5,17 +5,17 @@ from typing import Any
 
 from keras_transformers.layers import ClassAndMeanPooling, GatedFeedForward
 from keras_transformers.models import ViT
-from keras_transformers.pretrained.configuration import (
+from keras_transformers.pretrained.family import (
     Configuration,
+    Family,
     Setting,
+    Weights,
     activation,
     number,
+    of_images,
     size,
 )
-from keras_transformers.pretrained.family import Family, Weights, of_images
-from keras_transformers.pretrained.module_names import MODULES_OF_DINOV2
 from keras_transformers.pretrained.parts import refused
-from keras_transformers.pretrained.tensor_layouts import FLAT, LINEAR, FusedPart
 from keras_transformers.pretrained.vit import (
     FIXED,
     SETTLED,
@@ -27,6 +27,10 @@ from keras_transformers.pretrained.vit import (
     write_side,
 )
 from keras_transformers.pretrained.weight_mapping import (
+    FLAT,
+    LINEAR,
+    MODULES_OF_DINOV2,
+    FusedPart,
     Mappings,
     WeightMapping,
     attention,

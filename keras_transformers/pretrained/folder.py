@@ -1,4 +1,4 @@
-"""A published folder as a model, and a model as such a folder."""
+"""Folders of published models, read and written, and the list of all families."""
 
 import math
 import pathlib
@@ -11,26 +11,44 @@ import keras
 from keras_transformers import models
 from keras_transformers.annotations import StrPath
 from keras_transformers.models import TextEncoder
-from keras_transformers.models.settings import PROBLEMS, check_choice
+from keras_transformers.models.base import PROBLEMS, check_choice
 from keras_transformers.pretrained import quantised
-from keras_transformers.pretrained.classes import classes_of
-from keras_transformers.pretrained.families import ALL, FAMILIES
-from keras_transformers.pretrained.family import Family
+from keras_transformers.pretrained.bart import BART, M2M_100, MARIAN, MBART, PEGASUS
+from keras_transformers.pretrained.beit import BEIT
+from keras_transformers.pretrained.bert import BERT, DISTILBERT, ELECTRA, ROBERTA, XLM_ROBERTA
+from keras_transformers.pretrained.clip import CLIP, SIGLIP
+from keras_transformers.pretrained.deformable_detr import DEFORMABLE_DETR
+from keras_transformers.pretrained.detr import CONDITIONAL_DETR, DETR
+from keras_transformers.pretrained.dinov2 import DINOV2, DINOV2_WITH_REGISTERS
+from keras_transformers.pretrained.family import Family, check_sizes
 from keras_transformers.pretrained.files import (
     CONFIG,
+    classes_of,
+    find,
     has_chat_template,
     read_json,
     write_json,
     write_tensors,
 )
-from keras_transformers.pretrained.gathering import gather
-from keras_transformers.pretrained.names import find
+from keras_transformers.pretrained.gpt2 import GPT2
+from keras_transformers.pretrained.llama import GEMMA2, LLAMA, MISTRAL, PHI3, QWEN2, QWEN3
+from keras_transformers.pretrained.modernbert import MODERNBERT
 from keras_transformers.pretrained.pooling import load_pooling
-from keras_transformers.pretrained.quantisation_schemes import read_scheme
-from keras_transformers.pretrained.sizes import check_sizes
-from keras_transformers.pretrained.weight_mapping import assign
-from keras_transformers.pretrained.written_tokenizers import save_tokenizer
+from keras_transformers.pretrained.quantised import read_scheme
+from keras_transformers.pretrained.segformer import SEGFORMER
+from keras_transformers.pretrained.swin import SWIN, SWINV2
+from keras_transformers.pretrained.t5 import MT5, T5
+from keras_transformers.pretrained.tokenizers import save_tokenizer
+from keras_transformers.pretrained.vit import DEIT, VIT, VIT_MAE
+from keras_transformers.pretrained.weight_mapping import assign, gather
 from keras_transformers.saving.limits import within
+
+ALL = (MARIAN, M2M_100, MBART, BART, PEGASUS, T5, MT5, BERT, DISTILBERT, ROBERTA, XLM_ROBERTA)
+ALL += (ELECTRA, MODERNBERT, GPT2, LLAMA, MISTRAL, QWEN2, QWEN3, GEMMA2, PHI3)
+ALL += (VIT, DEIT, DINOV2, DINOV2_WITH_REGISTERS, BEIT, SWIN, SWINV2, SEGFORMER, VIT_MAE, DETR)
+ALL += (CONDITIONAL_DETR, DEFORMABLE_DETR, CLIP, SIGLIP)
+FAMILIES = {family.name: family for family in ALL}
+
 
 Task: TypeAlias = Literal[
     "features", "classification", "tagging", "question_answering", "masked_language",

@@ -3,26 +3,33 @@
 from typing import Any
 
 from keras_transformers.models import LanguageModel
-from keras_transformers.pretrained.configuration import (
+from keras_transformers.pretrained.decoders import padding
+from keras_transformers.pretrained.family import (
     Configuration,
+    Family,
+    Weights,
     activation,
     flag,
     number,
     size,
 )
-from keras_transformers.pretrained.decoder_settings import padding
-from keras_transformers.pretrained.family import Family, Weights
-from keras_transformers.pretrained.heads import (
+from keras_transformers.pretrained.parts import (
     OF_CLASSES,
     OF_SPANS,
     WRITES,
     decoder_head,
+    decoder_keywords,
     head_of_decoder,
     of_texts,
 )
-from keras_transformers.pretrained.tensor_layouts import FLAT, FusedPart, Matrix
-from keras_transformers.pretrained.text_parts import decoder_keywords
-from keras_transformers.pretrained.weight_mapping import Mappings, WeightMapping, norm
+from keras_transformers.pretrained.weight_mapping import (
+    FLAT,
+    FusedPart,
+    Mappings,
+    Matrix,
+    WeightMapping,
+    norm,
+)
 
 OF_HEAD = ("head", "num_classes", "problem_type", "logits_cap")
 

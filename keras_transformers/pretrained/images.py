@@ -1,4 +1,4 @@
-"""How a published model wants its images."""
+"""Preprocessing of images, as published folders describe it."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ import re
 from typing import TYPE_CHECKING, Any, Literal
 
 from keras_transformers.annotations import StrPath
-from keras_transformers.pretrained.files import CONFIG, read_json, write_json
-from keras_transformers.pretrained.names import find
+from keras_transformers.pretrained.files import CONFIG, find, read_json, write_json
 
 if TYPE_CHECKING:
     from keras_transformers.vision.preprocessing import Preprocessing

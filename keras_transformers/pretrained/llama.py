@@ -1,32 +1,44 @@
-"""Llama (Touvron et al. 2023), Mistral (Jiang et al. 2023), Qwen 2 and Qwen 3 (Yang et al.).
-
-https://arxiv.org/abs/2302.13971, 2310.06825, 2407.10671 and 2505.09388. SmolLM's type is Llama's.
-"""
+"""Llama, Mistral, Qwen 2, Qwen 3, Gemma 2 and Phi-3."""
 
 import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from keras_transformers.models import LanguageModel, SpanHead
-from keras_transformers.pretrained.configuration import (
-    Combined,
-    Configuration,
-    Setting,
-    activation,
-    flag,
-    number,
-    size,
-)
-from keras_transformers.pretrained.decoder_parts import language_model_keywords, make_language_model
-from keras_transformers.pretrained.decoder_settings import (
+from keras_transformers.pretrained.decoders import (
+    language_model_keywords,
+    make_language_model,
     one_window,
     padding,
     rope,
     windows_of_layers,
 )
-from keras_transformers.pretrained.family import Family, Weights
-from keras_transformers.pretrained.heads import OF_DECODERS, head_of_decoder, of_texts
-from keras_transformers.pretrained.weight_mapping import Mappings, WeightMapping, attention, linear
+from keras_transformers.pretrained.family import (
+    Combined,
+    Configuration,
+    Family,
+    Setting,
+    Weights,
+    activation,
+    flag,
+    number,
+    size,
+)
+from keras_transformers.pretrained.parts import (
+    OF_DECODERS,
+    WITHOUT_SPANS,
+    head_of_decoder,
+    of_texts,
+)
+from keras_transformers.pretrained.weight_mapping import (
+    LINEAR,
+    OUTPUT,
+    Mappings,
+    Stacked,
+    WeightMapping,
+    attention,
+    linear,
+)
 
 LAYER = "model.layers.{i}"
 HEAD = "lm_head.weight"
@@ -217,4 +229,165 @@ QWEN3 = _family(
     combined=(rope(32768), windows_of_layers(4096, last=True)),
     settings=(flag("attention_bias", "attention_bias", False),),
     fixed={"normalized": True},
+)
+
+
+NORMS = {
+    "mixer_norm": "input_layernorm",
+    "mixer_output_norm": "post_attention_layernorm",
+    "feed_forward_norm": "pre_feedforward_layernorm",
+    "feed_forward_output_norm": "post_feedforward_layernorm",
+}
+DEFAULTS = {
+    "vocab_size": 256000,
+    "hidden_size": 2304,
+    "intermediate_size": 9216,
+    "num_hidden_layers": 26,
+    "num_attention_heads": 8,
+    "num_key_value_heads": 4,
+    "head_dim": 256,
+    "tie_word_embeddings": True,
+}
+
+
+def _gemma2_mappings(model: LanguageModel) -> Mappings:
+    mappings = [*ends(model), *projections(), *rms_norm("norm", "model.norm", "offset")]
+    for ours, theirs in NORMS.items():
+        mappings += rms_norm(f"decoder_{{i}}/{ours}", f"{LAYER}.{theirs}", "offset")
+    return mappings
+
+
+def _positive(value: Any, name: str) -> float:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not (number and value > 0):
+        raise ValueError(f"`{name}` must be a positive number. Received: {value!r}")
+    return float(value)
+
+
+def _cap(theirs: str, ours: str, default: float) -> Combined:
+    """A soft cap: null says that there is none, and nothing the default."""
+
+    def read(config: dict[str, Any]) -> float | None:
+        value = config.get(theirs, default)
+        return None if value is None else _positive(value, theirs)
+
+    return Combined(ours, (theirs,), read, lambda given: {theirs: given[ours]})
+
+
+def _scale(default: int) -> Combined:
+    """What scores are multiplied by, of the number that they are divided by the root of."""
+    name = "query_pre_attn_scalar"
+
+    def read(config: dict[str, Any]) -> float:
+        return _positive(config.get(name) or default, name) ** -0.5
+
+    def write(given: dict[str, Any]) -> dict[str, Any]:
+        scale = given["score_scale"]
+        number = given["head_dim"] if scale is None else round(scale**-2)
+        if scale is not None and abs(scale**-2 - number) > 1e-3:
+            raise ValueError(f"scores must be divided by a whole number's root. Received: {scale}")
+        return {name: number}
+
+    return Combined("score_scale", (name,), read, write)
+
+
+GEMMA2 = Family(
+    configuration=Configuration(
+        name="gemma2",
+        settings=(
+            *sizes_of_decoder(DEFAULTS),
+            activation("hidden_activation", "activation", "gelu_pytorch_tanh"),
+            flag("attention_bias", "attention_bias", False),
+        ),
+        combined=(
+            padding(0),
+            rope(8192),
+            windows_of_layers(4096, last=False),
+            _scale(256),
+            _cap("attn_logit_softcapping", "score_cap", 50.0),
+            _cap("final_logit_softcapping", "logits_cap", 30.0),
+        ),
+        fixed={"normalized": False, "gemma": True, "mlp_bias": False},
+        settled={**SETTLED, "use_bidirectional_attention": (None, False)},
+        # Of older files, which say beside it what is computed.
+        without_effect=WITHOUT_EFFECT | {"hidden_act", "cache_implementation"},
+    ),
+    weights=Weights(_gemma2_mappings, SIZES, LAYERS, projections=projections),
+    model=LanguageModel,
+    **of_texts("Gemma2", WITHOUT_SPANS),
+    make=make_language_model,
+    arguments=language_model_keywords,
+)
+
+
+PHI3_DEFAULTS = {
+    "vocab_size": 32064,
+    "hidden_size": 3072,
+    "intermediate_size": 8192,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+    "rms_norm_eps": 1e-5,
+}
+
+
+def _phi3_mappings(model: LanguageModel) -> Mappings:
+    mixer, network = model.decoder_blocks[0].mixer, model.decoder_blocks[0].feed_forward
+    shared, key_dim, _ = mixer.head_dims
+    fused = {
+        "mixer": (
+            f"{LAYER}.self_attn.qkv_proj.weight",
+            {
+                "query": mixer.num_heads * key_dim,
+                "key": shared * key_dim,
+                "value": shared * key_dim,
+            },
+        ),
+        "feed_forward": (
+            f"{LAYER}.mlp.gate_up_proj.weight",
+            {"gate": network.mlp_dim, "hidden": network.mlp_dim},
+        ),
+    }
+    mappings = [
+        *ends(model),
+        *norms(),
+        WeightMapping(
+            "decoder_{i}/mixer/attention_output/kernel", f"{LAYER}.self_attn.o_proj.weight", OUTPUT
+        ),
+        WeightMapping(
+            "decoder_{i}/feed_forward/output/kernel", f"{LAYER}.mlp.down_proj.weight", LINEAR
+        ),
+    ]
+    for part, (theirs, rows) in fused.items():
+        for position, name in enumerate(rows):
+            layout = Stacked(position, tuple(rows.values()), LINEAR)
+            mappings.append(WeightMapping(f"decoder_{{i}}/{part}/{name}/kernel", theirs, layout))
+    return mappings
+
+
+PHI3 = Family(
+    configuration=Configuration(
+        name="phi3",
+        settings=(
+            *sizes_of_decoder(PHI3_DEFAULTS),
+            activation("hidden_act", "activation", "silu"),
+            number("resid_pdrop", "dropout", 0.0),
+        ),
+        combined=(padding(32000), rope(4096, partial=True, original_length=4096), one_window(None)),
+        fixed={name: value for name, value in FIXED.items() if name != "windows"},
+        settled=SETTLED,
+        # Nobody reads them: no projection has a bias, and code in a folder is never run.
+        without_effect=WITHOUT_EFFECT | {"embd_pdrop", "attention_bias", "auto_map"},
+    ),
+    weights=Weights(
+        mappings=_phi3_mappings,
+        sizes={
+            **TABLE,
+            "model.layers.0.mlp.down_proj.weight": ("hidden_size", "intermediate_size"),
+        },
+        layers=LAYERS,
+    ),
+    model=LanguageModel,
+    **of_texts("Phi3", WITHOUT_SPANS),
+    make=make_language_model,
+    arguments=language_model_keywords,
 )

@@ -1,4 +1,4 @@
-"""How a published sentence encoder makes one vector of the vectors of tokens."""
+"""Pooling of published sentence encoders."""
 
 import itertools
 import json
@@ -6,8 +6,7 @@ import pathlib
 from typing import Any
 
 from keras_transformers.annotations import StrPath
-from keras_transformers.pretrained.files import MOST_JSON, read_json
-from keras_transformers.pretrained.names import find
+from keras_transformers.pretrained.files import MOST_JSON, find, read_json
 from keras_transformers.pretrained.tokenizer_settings import lower_case, read_settings
 
 MODULES, SETTINGS = "modules.json", "sentence_bert_config.json"

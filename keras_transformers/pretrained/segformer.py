@@ -3,19 +3,24 @@
 from typing import Any
 
 from keras_transformers.models import PVT, SegFormer
-from keras_transformers.pretrained.configuration import Configuration, Setting, number, size
-from keras_transformers.pretrained.family import Family, Weights, of_images
-from keras_transformers.pretrained.module_names import MODULES_OF_SEGFORMER
-from keras_transformers.pretrained.tensor_layouts import (
-    CONVOLUTION,
-    DEPTHWISE,
-    FusedPart,
-    PatchConvolution,
-    Pointwise,
+from keras_transformers.pretrained.family import (
+    Configuration,
+    Family,
+    Setting,
+    Weights,
+    number,
+    of_images,
+    size,
 )
 from keras_transformers.pretrained.vit import make_image_model
 from keras_transformers.pretrained.weight_mapping import (
+    CONVOLUTION,
+    DEPTHWISE,
+    MODULES_OF_SEGFORMER,
+    FusedPart,
     Mappings,
+    PatchConvolution,
+    Pointwise,
     WeightMapping,
     also_called,
     attention,

@@ -7,22 +7,24 @@ from typing import Any
 import keras
 
 from keras_transformers.models import Swin
-from keras_transformers.models.swin_variants import STAGES, swin_blocks
-from keras_transformers.pretrained.configuration import (
+from keras_transformers.models.swin import STAGES, swin_blocks
+from keras_transformers.pretrained.family import (
     Combined,
     Configuration,
+    Family,
     Setting,
+    Weights,
     activation,
     number,
+    of_images,
     size,
 )
-from keras_transformers.pretrained.family import Family, Weights, of_images
-from keras_transformers.pretrained.module_names import MODULES_OF_SWIN
 from keras_transformers.pretrained.parts import parts_of, refused, said
-from keras_transformers.pretrained.tensor_layouts import PatchConvolution
 from keras_transformers.pretrained.vit import make_image_model, read_side, write_side
 from keras_transformers.pretrained.weight_mapping import (
+    MODULES_OF_SWIN,
     Mappings,
+    PatchConvolution,
     WeightMapping,
     attention,
     linear,

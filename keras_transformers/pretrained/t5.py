@@ -18,19 +18,18 @@ from keras_transformers.layers import (
 )
 from keras_transformers.layers.parts import serialized
 from keras_transformers.models import Transformer
-from keras_transformers.pretrained.configuration import (
+from keras_transformers.pretrained.family import (
     Configuration,
+    Family,
     Setting,
+    Weights,
     number,
     read_activation,
     size,
     write_activation,
 )
-from keras_transformers.pretrained.family import Family, Weights
-from keras_transformers.pretrained.parts import refused, said
-from keras_transformers.pretrained.tensor_layouts import LINEAR, OUTPUT
-from keras_transformers.pretrained.translator_parts import check_blocks, check_tables
-from keras_transformers.pretrained.weight_mapping import Mappings, WeightMapping
+from keras_transformers.pretrained.parts import check_blocks, check_tables, refused, said
+from keras_transformers.pretrained.weight_mapping import LINEAR, OUTPUT, Mappings, WeightMapping
 
 GATED = "gated-"
 HEAD = "lm_head.weight"

@@ -1,4 +1,4 @@
-"""The tokenizers of published folders, as ours that run in TensorFlow's graph."""
+"""Tokenizers of published folders, read and written."""
 
 from __future__ import annotations
 
@@ -6,21 +6,23 @@ import pathlib
 from typing import TYPE_CHECKING, Any, cast
 
 from keras_transformers.annotations import StrPath
-from keras_transformers.pretrained.any_fast_tokenizer import read_fast
-from keras_transformers.pretrained.clip_tokenizer import definition_of
-from keras_transformers.pretrained.fast_tokenizer import (
+from keras_transformers.pretrained.files import find, read_json, write_json
+from keras_transformers.pretrained.piece_tokenizers import (
+    OF_FAIRSEQ,
     as_bert,
     as_gpt2,
     begins_with_blank,
     in_order,
     is_berts,
     is_gpt2s,
+    read_fast,
+    read_pieces,
+    read_siglip,
     the_model,
+    write_fast,
+    write_pieces,
+    write_siglip,
 )
-from keras_transformers.pretrained.files import read_json
-from keras_transformers.pretrained.names import find
-from keras_transformers.pretrained.piece_tokenizers import OF_FAIRSEQ, read_pieces
-from keras_transformers.pretrained.siglip_tokenizer import read_siglip
 from keras_transformers.pretrained.tokenizer_settings import (
     BYTE_PAIRS,
     CLASSES,
@@ -36,11 +38,63 @@ from keras_transformers.pretrained.tokenizer_settings import (
     added_tokens,
     check_settings,
     class_of,
+    class_with,
     content_of,
     defaults_of,
     lower_case,
     read_settings,
+    write_added,
 )
+
+START = "<|startoftext|>"
+WORDS = (
+    r"<\|startoftext\|>|<\|endoftext\|>|'s|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+"
+)
+
+
+def definition_of(folder: pathlib.Path) -> dict[str, Any]:
+    """What `tokenizer.json` would say, of `vocab.json` and `merges.txt`.
+
+    Text is normalised, made lower-case and cut into words without the spaces between them; the last
+    piece of a word says so (Radford et al. 2021, https://arxiv.org/abs/2103.00020, section 2.4).
+
+    Raises:
+        FileNotFoundError, ValueError: As `BytePairTokenizer.load`.
+    """
+    from keras_transformers.text import BytePairTokenizer
+
+    vocab, pairs = BytePairTokenizer.read(folder / "vocab.json", folder / "merges.txt")
+    marks = [[mark, vocab.get(mark, -1)] for mark in (END, START)]
+    spaces = {"type": "Replace", "pattern": {"Regex": r"\s+"}, "content": " "}
+    split = {"type": "Split", "pattern": {"Regex": WORDS}, "behavior": "Removed", "invert": True}
+    of_bytes = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True}
+    return {
+        "normalizer": {
+            "type": "Sequence",
+            "normalizers": [{"type": "NFC"}, spaces, {"type": "Lowercase"}],
+        },
+        "pre_tokenizer": {
+            "type": "Sequence",
+            "pretokenizers": [split, {**of_bytes, "use_regex": True}],
+        },
+        "post_processor": {
+            "type": "RobertaProcessing",
+            "sep": marks[0],
+            "cls": marks[1],
+            "trim_offsets": False,
+            "add_prefix_space": False,
+        },
+        "decoder": {**of_bytes, "use_regex": True},
+        "model": {
+            "type": "BPE",
+            "unk_token": END,
+            "continuing_subword_prefix": "",
+            "end_of_word_suffix": "</w>",
+            "vocab": vocab,
+            "merges": [list(pair) for pair in pairs],
+        },
+    }
+
 
 if TYPE_CHECKING:
     from keras_transformers.text.byte_pairs import BytePairTokenizer
@@ -232,3 +286,98 @@ def _byte_pairs(
         return BytePairTokenizer(vocab, pairs, tokens, start, end, named.get("pad_token"))
     except ValueError as error:
         raise ValueError(f"{folder}: {error}") from None
+
+
+if TYPE_CHECKING:
+    from keras_transformers.text.byte_pairs import BytePairTokenizer
+    from keras_transformers.text.fairseq import FairseqTokenizer
+    from keras_transformers.text.fast import FastTokenizer
+    from keras_transformers.text.marian import MarianTokenizer
+    from keras_transformers.text.pieces import PieceTokenizer
+    from keras_transformers.text.wordpiece import WordPieceTokenizer
+
+
+def save_tokenizer(
+    tokenizer: PieceTokenizer | WordPieceTokenizer | BytePairTokenizer | FastTokenizer,
+    folder: StrPath,
+) -> pathlib.Path:
+    """Writes a tokenizer as Hugging Face's `transformers` reads it.
+
+    Args:
+        tokenizer: A `text.MarianTokenizer`, `text.PieceTokenizer`, `text.WordPieceTokenizer`,
+            `text.BytePairTokenizer`, `text.FairseqTokenizer`, `text.SiglipTokenizer` or
+            `text.FastTokenizer`.
+        folder: Path of the folder.
+
+    Returns:
+        The path, a `pathlib.Path`.
+
+    Raises:
+        ValueError: If it is of another kind, or no published class numbers its pieces so.
+
+    Example:
+    >>> import tempfile
+    >>> from keras_transformers import pretrained
+    >>> from keras_transformers.text import WordPieceTokenizer
+    >>> tokenizer = WordPieceTokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "cat"])
+    >>> folder = pretrained.save_tokenizer(tokenizer, tempfile.mkdtemp())
+    >>> sorted(path.name for path in folder.iterdir())
+    ['tokenizer_config.json', 'vocab.txt']
+    """
+    from keras_transformers import text  # only who tokenizes needs TensorFlow
+
+    writers: dict[type, Any] = {  # those first that are PieceTokenizers too
+        text.MarianTokenizer: _write_marian,
+        text.FairseqTokenizer: _fairseq,
+        text.SiglipTokenizer: write_siglip,
+        text.PieceTokenizer: write_pieces,
+        text.WordPieceTokenizer: _write_word_pieces,
+        text.BytePairTokenizer: _write_byte_pairs,
+        text.FastTokenizer: write_fast,
+    }
+    write = next((write for kind, write in writers.items() if isinstance(tokenizer, kind)), None)
+    if write is None:
+        raise ValueError(
+            "save_tokenizer: `tokenizer` must be a "
+            f"{', '.join(kind.__name__ for kind in writers)}. Received: {type(tokenizer).__name__}"
+        )
+    folder = pathlib.Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    settings = write(tokenizer, folder)
+    if getattr(tokenizer, "added_tokens", ()):  # those of `tokenizer.json` are in it
+        settings["added_tokens_decoder"] = write_added(tokenizer)
+    write_json(folder, SETTINGS, settings)
+    return folder
+
+
+def _write_word_pieces(tokenizer: WordPieceTokenizer, folder: pathlib.Path) -> dict[str, Any]:
+    tokenizer.save(folder / "vocab.txt")
+    return {"tokenizer_class": "BertTokenizer", "do_lower_case": tokenizer.lower_case}
+
+
+def _write_byte_pairs(tokenizer: BytePairTokenizer, folder: pathlib.Path) -> dict[str, Any]:
+    tokenizer.save(folder / "vocab.json", folder / "merges.txt")
+    settings: dict[str, Any] = {"bos_token": tokenizer.start, "eos_token": tokenizer.end}
+    if tokenizer.padding is not None:
+        settings |= {"cls_token": tokenizer.start, "sep_token": tokenizer.end}
+        settings["pad_token"] = tokenizer.padding
+    settings["tokenizer_class"] = class_with(BYTE_PAIRS, settings.keys())
+    return settings
+
+
+def _fairseq(tokenizer: FairseqTokenizer, folder: pathlib.Path) -> dict[str, Any]:
+    (folder / OF_FAIRSEQ).write_bytes(tokenizer.proto)
+    return {"tokenizer_class": "XLMRobertaTokenizer"}
+
+
+def _write_marian(tokenizer: MarianTokenizer, folder: pathlib.Path) -> dict[str, Any]:
+    targets = tokenizer.for_targets()
+    apart = targets.vocab != tokenizer.vocab
+    for each, proto, vocab in (
+        (tokenizer, "source.spm", "vocab.json"),
+        (targets, "target.spm", "target_vocab.json" if apart else None),
+    ):
+        (folder / proto).write_bytes(each.proto)
+        if vocab is not None:
+            write_json(folder, vocab, {piece: i for i, piece in enumerate(each.vocab)})
+    return {"tokenizer_class": "MarianTokenizer", "separate_vocabs": apart}

@@ -1,4 +1,4 @@
-"""A model with the rows of its tables that some texts need, and its tokenizer likewise."""
+"""Trimming: a model and its tokenizer without the pieces that some texts never need."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from keras import ops
 
 from keras_transformers.annotations import Array
 from keras_transformers.generation import Boundaries, Constraints
-from keras_transformers.layers.adapted import is_altered
-from keras_transformers.layers.composite import has_output_first, output_first
+from keras_transformers.layers.adapters import is_altered
+from keras_transformers.layers.base import has_output_first, output_first
 from keras_transformers.models import LanguageModel, RecurrentTranslator, TextEncoder, Transformer
 from keras_transformers.saving.limits import within
 

@@ -1,4 +1,4 @@
-"""ViT (Dosovitskiy et al. 2021) and DeiT (Touvron et al. 2021)."""
+"""ViT, DeiT, and the masked autoencoder of ViT."""
 
 import functools
 from collections.abc import Callable, Sequence
@@ -6,23 +6,29 @@ from typing import Any
 
 import keras
 
-from keras_transformers.models import ViT
-from keras_transformers.models.vit_variants import STEMS, vit_block
-from keras_transformers.pretrained.configuration import (
+from keras_transformers.models import MAE, ViT
+from keras_transformers.models.mae import block_like
+from keras_transformers.models.vit import STEMS, vit_block
+from keras_transformers.pretrained.family import (
     Configuration,
+    Family,
     Setting,
+    Weights,
     activation,
     number,
+    of_images,
     size,
 )
-from keras_transformers.pretrained.family import Family, Weights, of_images
-from keras_transformers.pretrained.module_names import MODULES_OF_VIT
 from keras_transformers.pretrained.parts import parts_of, refused, said
-from keras_transformers.pretrained.tensor_layouts import AsIs, PatchConvolution
 from keras_transformers.pretrained.weight_mapping import (
+    MODULES_OF_VIT,
+    AsIs,
     Mappings,
+    PatchConvolution,
     WeightMapping,
+    also_called,
     attention,
+    inside,
     linear,
     norm,
 )
@@ -262,4 +268,85 @@ DEIT = Family(
     classes=True,
     make=make_vit,
     arguments=arguments_of_vit,
+)
+
+
+DECODER = ("decoder_dim", "decoder_heads", "decoder_mlp_dim", "decoder_layers")
+DECODER += ("mask_ratio", "normalize_patches")
+LAYERS = "decoder.decoder_layers."
+LAYERS_OF_TRANSFORMERS_5 = "decoder.decoder_encoder.layer."  # as its `save_pretrained` writes them
+
+
+def _vit_mae_mappings(model: Any) -> Mappings:
+    of_encoder = [
+        *embedding_mappings("encoder/", "vit.embeddings", model.encoder.patch_size),
+        *encoder_mappings("encoder/encoder_{i}", "vit.encoder.layer.{i}"),
+        *norm("encoder/norm", "vit.layernorm"),
+    ]
+    return [
+        *inside(of_encoder, "encoder/", model.encoder),
+        WeightMapping("mask_token", "decoder.mask_token"),
+        WeightMapping(
+            "decoder_positions/position_embedding", "decoder.decoder_pos_embed", AsIs(lead=1)
+        ),
+        *linear("decoder_embedding", "decoder.decoder_embed"),
+        *also_called(
+            encoder_mappings("decoder_{i}", f"{LAYERS}{{i}}"), LAYERS, LAYERS_OF_TRANSFORMERS_5
+        ),
+        *norm("decoder_norm", "decoder.decoder_norm"),
+        *linear("prediction", "decoder.decoder_pred"),
+    ]
+
+
+def _make(arguments: dict[str, Any]) -> Any:
+    arguments = dict(arguments)
+    decoder = {name: arguments.pop(name) for name in DECODER}
+    channels = arguments.pop("channels")
+    model = MAE(ViT.from_variant("B/16", None, name="encoder", **arguments), **decoder)
+    model.build((None, *arguments["image_size"], channels))
+    return model
+
+
+def _arguments(model: Any) -> dict[str, Any]:
+    settings, block = model.get_config(), model.decoder_blocks[0]
+    sizes = {name: keywords_of_block(block)[name] for name in ("num_heads", "mlp_dim")}
+    check_block(model, block, block_like(model.encoder.block.layer, **sizes))
+    of_block = {f"decoder_{name.removeprefix('num_')}": size for name, size in sizes.items()}
+    numbers = {name: settings[name] for name in DECODER}
+    return {**arguments_of_vit(model.encoder), **numbers, **of_block}
+
+
+VIT_MAE_CONFIGURATION = Configuration(
+    name="vit_mae",
+    settings=(
+        *OF_VIT,
+        size("decoder_hidden_size", "decoder_dim", 512),
+        size("decoder_num_hidden_layers", "decoder_layers", 8),
+        size("decoder_num_attention_heads", "decoder_heads", 16),
+        size("decoder_intermediate_size", "decoder_mlp_dim", 2048),
+        number("mask_ratio", "mask_ratio", 0.75),
+        Setting("norm_pix_loss", "normalize_patches", False, bool),
+    ),
+    # Their positions are a table in the file, sines and cosines in an order of their own.
+    fixed={**FIXED, "distillation": None},
+    settled=SETTLED,
+    without_effect=WITHOUT_EFFECT,
+)
+VIT_MAE_WEIGHTS = Weights(
+    mappings=_vit_mae_mappings,
+    sizes=sizes("vit"),
+    layers={
+        "num_hidden_layers": "vit.encoder.layer.",
+        "decoder_num_hidden_layers": (LAYERS, LAYERS_OF_TRANSFORMERS_5),
+    },
+    modules=MODULES_OF_VIT,
+)
+VIT_MAE = Family(
+    configuration=VIT_MAE_CONFIGURATION,
+    weights=VIT_MAE_WEIGHTS,
+    model=MAE,
+    architectures={"ViTMAEForPreTraining": {}},
+    tasks={"reconstruction": "ViTMAEForPreTraining"},
+    make=_make,
+    arguments=_arguments,
 )

@@ -1,23 +1,192 @@
-"""Which published tensor becomes which weight of ours.
+"""Weight mappings: names and layouts of published tensors, and of our weights."""
 
-A family has a list of `WeightMapping`s. `{i}` in the name of a weight of ours stands for any
-number, and in the published name for the same one; `{i:+1}` for one more. Every weight of a model
-has exactly one mapping.
-"""
-
+import collections
 import dataclasses
 import math
 import re
-from collections.abc import Callable, Collection, Iterable
-from typing import Any, TypeAlias
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, Protocol, TypeAlias
 
 import keras
 import numpy as np
+from keras import ops
 
 from keras_transformers.annotations import Array
+from keras_transformers.layers.adapters import is_altered, kernel_of
 from keras_transformers.layers.low_rank import LowRank
 from keras_transformers.pretrained.files import MOST_VALUES, Tensors
-from keras_transformers.pretrained.tensor_layouts import AS_IS, FLAT, LINEAR, OUTPUT, Layout
+
+
+class Layout(Protocol):
+    """How a published tensor holds a weight of ours."""
+
+    def their_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]: ...
+    def ours(self, tensor: Array, shape: tuple[int, ...]) -> Array: ...
+    def theirs(self, weight: Array) -> Array: ...
+
+
+class AsIs:
+    """A tensor as it is, or with an axis of 1 in front (`lead`)."""
+
+    def __init__(self, lead: int = 0) -> None:
+        self.lead = lead
+
+    def their_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        return (1,) * self.lead + tuple(shape)
+
+    def ours(self, tensor: Array, shape: tuple[int, ...]) -> Array:
+        return tensor.reshape(shape)
+
+    def theirs(self, weight: Array) -> Array:
+        return weight.reshape(self.their_shape(weight.shape))
+
+
+class Matrix:
+    """A kernel of ours, whose first `inputs` axes are what goes in, as a matrix.
+
+    PyTorch's linear layers have what comes out first; with `straight` (GPT-2) what goes in.
+    """
+
+    def __init__(self, inputs: int = 1, straight: bool = False) -> None:
+        self.inputs, self.straight = inputs, straight
+
+    def _flat(self, shape: tuple[int, ...]) -> tuple[int, int]:
+        return int(np.prod(shape[: self.inputs])), int(np.prod(shape[self.inputs :]))
+
+    def their_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        return self._flat(shape)[:: 1 if self.straight else -1]
+
+    def ours(self, tensor: Array, shape: tuple[int, ...]) -> Array:
+        return (tensor if self.straight else tensor.T).reshape(shape)
+
+    def theirs(self, weight: Array) -> Array:
+        flat = weight.reshape(self._flat(weight.shape))
+        return flat if self.straight else flat.T
+
+
+class Flat:
+    """A bias of heads as one vector."""
+
+    def their_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        return (int(np.prod(shape)),)
+
+    def ours(self, tensor: Array, shape: tuple[int, ...]) -> Array:
+        return tensor.reshape(shape)
+
+    def theirs(self, weight: Array) -> Array:
+        return weight.reshape(-1)
+
+
+class Convolution:
+    """`(height, width, in, out)` as PyTorch's `(out, in, height, width)`."""
+
+    def their_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        return (shape[3], shape[2], shape[0], shape[1])
+
+    def ours(self, tensor: Array, shape: tuple[int, ...]) -> Array:
+        return tensor.transpose(2, 3, 1, 0)
+
+    def theirs(self, weight: Array) -> Array:
+        return weight.transpose(3, 2, 0, 1)
+
+
+class Depthwise:
+    """`(height, width, features, 1)` as PyTorch's `(features, 1, height, width)`."""
+
+    def their_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        return (*shape[2:], *shape[:2])
+
+    def ours(self, tensor: Array, shape: tuple[int, ...]) -> Array:
+        return tensor.transpose(2, 3, 0, 1)
+
+    def theirs(self, weight: Array) -> Array:
+        return weight.transpose(2, 3, 0, 1)
+
+
+class PatchConvolution:
+    """The kernel of a patch embedding, `(side * side * channels, width)`, as a convolution."""
+
+    def __init__(self, side: int) -> None:
+        self.side = side
+
+    def their_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        return (shape[1], shape[0] // self.side**2, self.side, self.side)
+
+    def ours(self, tensor: Array, shape: tuple[int, ...]) -> Array:
+        return tensor.transpose(2, 3, 1, 0).reshape(shape)
+
+    def theirs(self, weight: Array) -> Array:
+        weight = weight.reshape(self.side, self.side, -1, weight.shape[1])
+        return weight.transpose(3, 2, 0, 1)
+
+
+class FusedPart:
+    """One of several equal parts of a published tensor: the query's, key's or value's of a QKV.
+
+    Args:
+        number: Which it is, from 0.
+        layout: How it lies there by itself.
+        parts: How many there are.
+        axis: The axis along which they are put together.
+    """
+
+    def __init__(self, number: int, layout: Layout, parts: int = 3, axis: int = -1) -> None:
+        self.number, self.layout, self.parts, self.axis = number, layout, parts, axis
+
+    def their_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        whole = list(self.layout.their_shape(shape))
+        whole[self.axis] *= self.parts
+        return tuple(whole)
+
+    def ours(self, tensor: Array, shape: tuple[int, ...]) -> Array:
+        part = np.split(tensor, self.parts, axis=self.axis)[self.number]
+        return self.layout.ours(part, shape)
+
+    def theirs(self, weight: Array) -> Array:
+        return self.layout.theirs(weight)
+
+
+class Stacked:
+    """One of several tensors of these numbers of rows that lie as one, along the first axis.
+
+    Args:
+        number: Which of them it is.
+        rows: Of each, their numbers of rows.
+        layout: How it lies by itself.
+    """
+
+    axis = 0
+
+    def __init__(self, number: int, rows: tuple[int, ...], layout: Layout) -> None:
+        self.number, self.rows, self.layout = number, rows, layout
+
+    def their_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        _, *rest = self.layout.their_shape(shape)
+        return (sum(self.rows), *rest)
+
+    def ours(self, tensor: Array, shape: tuple[int, ...]) -> Array:
+        start = sum(self.rows[: self.number])
+        return self.layout.ours(tensor[start : start + self.rows[self.number]], shape)
+
+    def theirs(self, weight: Array) -> Array:
+        return self.layout.theirs(weight)
+
+
+class Pointwise:
+    """A dense layer's kernel as a convolution of single positions, `(out, in, 1, 1)`."""
+
+    def their_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        return (shape[1], shape[0], 1, 1)
+
+    def ours(self, tensor: Array, shape: tuple[int, ...]) -> Array:
+        return LINEAR.ours(tensor[:, :, 0, 0], shape)
+
+    def theirs(self, weight: Array) -> Array:
+        return LINEAR.theirs(weight)[:, :, None, None]
+
+
+AS_IS, FLAT, LINEAR, OUTPUT, CONVOLUTION = AsIs(), Flat(), Matrix(), Matrix(2), Convolution()
+DEPTHWISE = Depthwise()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -268,3 +437,112 @@ def _check_computed(tensors: Tensors, name: str, mapping: Computed) -> None:
             f"{tensors.folder}: the tensor {name} must have the values of the formula it is "
             "computed by, and has others."
         )
+
+
+def gather(model: keras.Model, mappings: Mappings, bare_prefix: str = "") -> dict[str, Array]:
+    """The published tensors of a model: dict of name to NumPy array.
+
+    `bare_prefix` is left out in front of names, and a tensor that is tied to an equal one there. An
+    active adapter is merged into them.
+    """
+    parts: dict[str, list[tuple[Layout, Array]]] = collections.defaultdict(list)
+    changed = {id(kernel_of(each)): each for each in model._flatten_layers() if is_altered(each)}
+    for weight, mapping, name, _ in paired(model, mappings):
+        value, layer = ops.convert_to_numpy(weight), changed.get(id(weight))
+        if layer is not None:
+            whole = layer.adapter.alter_whole(layer.float_kernel())
+            value = ops.convert_to_numpy(whole).reshape(weight.shape)
+        name, part = name.removeprefix(bare_prefix), (mapping.layout, np.asarray(value))
+        tied = [joined(parts[other]) for other in mapping.instead if other in parts]
+        if not any(np.array_equal(joined([part]), each) for each in tied):
+            parts[name].append(part)
+    # One by one out of `parts`, so that what is joined is not held twice.
+    return {name: joined(parts.pop(name)) for name in list(parts)}
+
+
+def joined(parts: Sequence[tuple[Layout, Array]]) -> Array:
+    """The published tensor of a weight, or of several that are one there, as float32."""
+    numbered = {
+        getattr(layout, "number", 0): layout.theirs(np.asarray(value, "float32"))
+        for layout, value in parts
+    }
+    axis = getattr(parts[-1][0], "axis", -1)
+    if len(numbered) == 1:
+        return numbered.popitem()[1]
+    return np.concatenate([numbered[i] for i in range(len(numbered))], axis=axis)
+
+
+Renamed: TypeAlias = Mapping[str, str | tuple[str, ...]]
+
+HEADS = {"query": "q_proj", "key": "k_proj", "value": "v_proj"}
+DENSES = {
+    r"attention\.output\.dense": "attention.o_proj",
+    r"intermediate\.dense": "mlp.fc1",
+    r"output\.dense": "mlp.fc2",
+}
+_OF_SELF = {rf"attention\.self\.{old}": f"attention.{new}" for old, new in HEADS.items()}
+_OF_ATTENTION = {rf"attention\.attention\.{old}": f"attention.{new}" for old, new in HEADS.items()}
+
+MODULES_OF_VIT: Renamed = {
+    r"attention\.attention\.relative": "relative",
+    r"encoder\.layer\.": "layers.",
+    **_OF_ATTENTION,
+    **DENSES,
+}
+MODULES_OF_DINOV2: Renamed = {
+    **_OF_ATTENTION,
+    r"attention\.output\.dense": "attention.o_proj",
+    r"mlp\.weights_in": ("mlp.gate_proj", "mlp.up_proj"),
+    r"mlp\.weights_out": "mlp.down_proj",
+}
+MODULES_OF_SWIN: Renamed = {
+    **_OF_SELF,
+    r"attention\.self\.relative_position_bias_table": (
+        "attention.relative_position_bias.relative_position_bias_table"
+    ),
+    **DENSES,
+}
+MODULES_OF_SEGFORMER: Renamed = {
+    r"encoder\.patch_embeddings\.(\d+)": r"stages.\1.patch_embeddings",
+    r"encoder\.block\.(\d+)": r"stages.\1.blocks",
+    r"encoder\.layer_norm\.(\d+)": r"stages.\1.layer_norm",
+    r"attention\.self\.sr": "attention.sequence_reduction.sequence_reduction",
+    r"attention\.self\.layer_norm": "attention.sequence_reduction.layer_norm",
+    **_OF_SELF,
+    r"attention\.output\.dense": "attention.o_proj",
+    r"mlp\.dense(\d)": r"mlp.fc\1",
+    "layer_norm_1": "layernorm_before",
+    "layer_norm_2": "layernorm_after",
+    "linear_c": "linear_projections",
+}
+MODULES_OF_DETR: Renamed = {
+    r"backbone\.conv_encoder": "backbone",
+    r"attn\.out_proj": "attn.o_proj",
+    r"layers\.(\d+)\.fc(\d)": r"layers.\1.mlp.fc\2",
+}
+_CONDITIONAL = {"qcontent": "q_content", "qpos": "q_pos", "kcontent": "k_content", "kpos": "k_pos"}
+_CONDITIONAL |= {"v": "v", "qpos_sine": "q_pos_sine"}
+MODULES_OF_CONDITIONAL_DETR: Renamed = {
+    **MODULES_OF_DETR,
+    **{rf"\.sa_{old}_proj": f".self_attn.{new}_proj" for old, new in _CONDITIONAL.items()},
+    **{rf"\.ca_{old}_proj": f".encoder_attn.{new}_proj" for old, new in _CONDITIONAL.items()},
+}
+
+
+def module_name(name: str, part: int | None, renamed: Renamed) -> tuple[str, int | None]:
+    """What a tensor of a file is called inside a model of today's `transformers`.
+
+    Args:
+        name: In the file.
+        part: Which part of a fused tensor is meant, None for all of a tensor.
+        renamed: The family's, see `Weights.modules`.
+
+    Returns:
+        The name, and the part, None where that is a tensor of its own.
+    """
+    for pattern, new in renamed.items():
+        if isinstance(new, str):
+            name = re.sub(pattern, new, name)
+        elif part is not None and re.search(pattern, name):
+            name, part = re.sub(pattern, new[part], name), None
+    return name, part

@@ -6,63 +6,66 @@ from keras_transformers.training.adapters import (
     adapters_of,
     add_lora,
     combine_adapters,
+    merge,
     remove_lora,
     set_adapter,
+    unmerge,
 )
-from keras_transformers.training.alignment import alignment_error_rate
-from keras_transformers.training.budget import BudgetedDecay
-from keras_transformers.training.by_size import FineTuning, fine_tuning_numbers
-from keras_transformers.training.callbacks import CheckpointAverage, Throughput
+from keras_transformers.training.callbacks import CheckpointAverage, Throughput, Tracker
 from keras_transformers.training.checkpoints import Checkpoints
 from keras_transformers.training.classification import (
     ClassificationScores,
     LabelScores,
+    TagScores,
     calibration_error,
     classification_accuracy,
     classification_loss,
     score_classes,
     score_labels,
+    score_tags,
 )
-from keras_transformers.training.depth import GradualUnfreezing, block_depths
 from keras_transformers.training.detection import DetectionScores, best_threshold, score_boxes
 from keras_transformers.training.distillation import Distiller, distillation_loss
-from keras_transformers.training.lamb import Lamb
-from keras_transformers.training.linear_cross_entropy import (
+from keras_transformers.training.fine_tuning import (
+    FineTuning,
+    GradualUnfreezing,
+    block_depths,
+    fine_tuning_numbers,
+)
+from keras_transformers.training.losses import (
     LinearCrossEntropy,
+    RDropCrossEntropy,
+    SmoothedCrossEntropy,
     TokenResults,
     linear_cross_entropy,
+    token_cross_entropy,
 )
-from keras_transformers.training.losses import SmoothedCrossEntropy, token_cross_entropy
 from keras_transformers.training.memory import keep_freed_memory
-from keras_transformers.training.merging import merge, unmerge
 from keras_transformers.training.metrics import (
     LabelAccuracy,
     MaskedAccuracy,
     Perplexity,
     TokenCrossEntropy,
+    token_learning,
 )
-from keras_transformers.training.muon import Muon
-from keras_transformers.training.optimizers import AdamW
-from keras_transformers.training.orthogonalization import orthogonalize
-from keras_transformers.training.r_drop import RDropCrossEntropy
+from keras_transformers.training.muon import Muon, orthogonalize
+from keras_transformers.training.optimizers import AdamW, Lamb
 from keras_transformers.training.range_test import RangeTest, learning_rate_range_test
 from keras_transformers.training.resume import ExactResume
-from keras_transformers.training.schedules import InverseSquareRoot, WarmupLinear
-from keras_transformers.training.scripts import bleu_tokenizer, text_normalization
-from keras_transformers.training.tags import TagScores, score_tags
-from keras_transformers.training.tokens import token_learning
-from keras_transformers.training.tracking import Tracker
+from keras_transformers.training.schedules import BudgetedDecay, InverseSquareRoot, WarmupLinear
 from keras_transformers.training.translation import (
-    TranslationScores,
-    score_translations,
-    sentence_chrf,
-)
-from keras_transformers.training.translation_report import (
+    SystemScore,
     TranslationReport,
+    TranslationScores,
+    alignment_error_rate,
+    bleu_tokenizer,
+    compare_translations,
     count_words,
     report_translations,
+    score_translations,
+    sentence_chrf,
+    text_normalization,
 )
-from keras_transformers.training.translation_significance import SystemScore, compare_translations
 
 __all__ = [
     "AdamW",

@@ -1,7 +1,9 @@
-"""LoRA: models tuned by low-rank changes of their kernels, of which there may be several."""
+"""LoRA adapters of a model: add, choose, combine, merge and remove them."""
 
+import gc
 import random
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import keras
@@ -9,23 +11,260 @@ import numpy as np
 from keras import ops
 
 from keras_transformers.annotations import Array
-from keras_transformers.layers.adapting import add_adapter, make_room, remove_adapter
-from keras_transformers.layers.composite import disown_adapters, own_adapters
-from keras_transformers.layers.low_rank import LowRank, is_plain
-from keras_transformers.layers.low_rank_settings import LowRankSettings
-from keras_transformers.training.adapter_targets import (
-    adapted_layers,
-    layers_of,
-    weights_named,
-    weights_of,
+from keras_transformers.layers.adapters import (
+    adaptable,
+    adapter_of,
+    add_adapter,
+    in_float64,
+    kernel_of,
+    make_room,
+    name_by_path,
+    remove_adapter,
 )
-from keras_transformers.training.merging import (
-    forget_programs,
-    forget_training,
-    is_merged,
-    models_around,
-    refuse_merged,
-)
+from keras_transformers.layers.base import disown_adapters, own_adapters
+from keras_transformers.layers.low_rank import LowRank, LowRankSettings, is_plain
+
+# What `targets` may say for the layers of every model: ends of paths, as regular expressions.
+TARGETS = {
+    "attention": r"(query|key|value|attention_output)",
+    "feed_forward": r"feed_forward/[^/]+",
+    "embeddings": r"[^/]*embeddings?(/projection)?",
+}
+
+
+def adapted_layers(model: keras.Model) -> dict[str, Any]:
+    """Path inside the model -> layer, of those that have adapters.
+
+    Of such a layer, `adapter.arrays(name)` are `A`, `B` and the magnitudes, and
+    `adapter.assign_arrays(name, arrays)` sets them.
+    """
+    layers = [layer for layer in model._flatten_layers() if adapter_of(layer) is not None]
+    return name_parts(model, layers)
+
+
+def name_parts(model: keras.Model, parts: Iterable[Any]) -> dict[str, Any]:
+    """Returns path inside the model -> layer or weight, see `name_by_path`.
+
+    Two models inside a model can have layers of the same path.
+    """
+    return name_by_path(parts, lambda part: path_in(model, part))
+
+
+def plain_path(path: str) -> str:
+    """Returns a path of `name_parts` without the number behind it."""
+    return re.sub(r"#\d+$", "", path)
+
+
+def path_in(model: keras.Model, part: Any) -> str:
+    """Path of a layer or weight inside a model."""
+    path: str = part.path
+    return path.removeprefix(f"{model.path}/")
+
+
+def layers_of(model: keras.Model, targets: str | Sequence[str]) -> dict[str, Any]:
+    """Path -> layer, of what is to be changed."""
+    layers = name_parts(model, [layer for layer in model._flatten_layers() if adaptable(layer)])
+    found: dict[str, Any] = {}
+    for target in [targets] if isinstance(targets, str) else targets:
+        pattern = re.compile(rf"(.*/)?(?:{TARGETS.get(target, target)})")
+        fitting = {
+            path: layer for path, layer in layers.items() if pattern.fullmatch(plain_path(path))
+        }
+        if not fitting:
+            raise ValueError(
+                f"add_lora: `targets` must be {', '.join(TARGETS)}, or match the ends of paths of "
+                f"layers. Received: {target!r}, which matches none of {', '.join(layers)}"
+            )
+        found |= fitting
+    if not found:
+        raise ValueError("add_lora: `targets` must name at least one layer. Received: none")
+    for path, layer in found.items():
+        if getattr(layer, "lora_enabled", False):
+            raise ValueError(f"add_lora: the layer {path} has Keras's own LoRA already.")
+    return {path: layer for path, layer in layers.items() if path in found}
+
+
+def weights_of(model: keras.Model) -> dict[str, keras.Variable]:
+    """Path inside the model -> weight, of all that it could train but adapters."""
+    layers = [layer for layer in model._flatten_layers() if not isinstance(layer, LowRank)]
+    return name_parts(model, [weight for layer in layers for weight in layer._trainable_variables])
+
+
+def weights_named(
+    model: keras.Model, train: str | Sequence[str], changed: Sequence[Any]
+) -> dict[str, keras.Variable]:
+    """Path -> weight, of what is to be trained besides adapters."""
+    weights, found = weights_of(model), dict[str, keras.Variable]()
+    kernels = {id(kernel_of(layer)) for layer in changed}
+    for name in [train] if isinstance(train, str) else train:
+        pattern = re.compile(rf"(.*/)?(?:{name})(/.*)?")
+        fitting = {
+            path: weight for path, weight in weights.items() if pattern.fullmatch(plain_path(path))
+        }
+        twice = [path for path, each in fitting.items() if id(each) in kernels]
+        if not fitting or twice:
+            received = f"which has {twice[0]}" if twice else "which is part of no path"
+            raise ValueError(
+                "add_lora: `train` must match parts of paths of weights that no adapter changes. "
+                f"Received: {name!r}, {received}"
+            )
+        found |= fitting
+    return found
+
+
+def merge(model: keras.Model) -> None:
+    """Adds the active adapters to the kernels, each by its weight; the kernels are rounded once.
+
+    The model then computes as it does without adapters, and as quickly. It still has them, and can
+    be saved; `unmerge` takes the change off again, up to the rounding of a kernel. Models that
+    contain this one are traced anew. It cannot be trained until then: `fit` raises an error.
+
+    Args:
+        model: A model with an active adapter, whose kernels are floating-point numbers.
+
+    Raises:
+        ValueError: If no adapter is active, it is merged already, or a kernel is quantised.
+
+    Example:
+    >>> from keras_transformers.models import LanguageModel
+    >>> from keras_transformers.training import add_lora, merge, unmerge
+    >>> model = LanguageModel(31, 12, num_heads=3, mlp_dim=20, num_layers=1)
+    >>> model.build((None, None))
+    >>> paths = add_lora(model, rank=2)
+    >>> merge(model)
+    >>> unmerge(model)
+    """
+    refuse_merged(model, "merge")
+    layers = _active_layers(model, "merge")
+    quantized = [layer.path for layer in layers if layer.kernel_variable() is None]
+    if quantized:
+        raise ValueError(
+            "merge: kernels must be floating-point numbers; what is added to quantised ones would "
+            f"be lost in their rounding. Received: {quantized[0]} and {len(quantized) - 1} more"
+        )
+    for layer in layers:
+        adapter, (kernel, assign) = layer.adapter, in_float64(layer)
+        changed = kernel + _change(adapter)
+        gain = _gain(adapter, changed)
+        assign(changed if gain is None else changed * gain)
+        adapter.merge(gain)
+    for adapter in _adapters(model):
+        if not adapter.merged:  # the active one does not change its layer
+            adapter.merge(None)
+    forget_programs(model)
+
+
+def unmerge(model: keras.Model) -> None:
+    """Takes merged adapters out of the kernels again; see `merge`.
+
+    Args:
+        model: A model with a merged adapter.
+
+    Raises:
+        ValueError: If none is merged.
+
+    Example:
+    >>> from keras_transformers.models import LanguageModel
+    >>> from keras_transformers.training import add_lora, merge, unmerge
+    >>> model = LanguageModel(31, 12, num_heads=3, mlp_dim=20, num_layers=1)
+    >>> model.build((None, None))
+    >>> paths = add_lora(model, rank=2)
+    >>> merge(model)
+    >>> unmerge(model)
+    """
+    if not is_merged(model):
+        raise ValueError(f"unmerge: an adapter must be merged. Received: none of '{model.name}'")
+    for layer in _active_layers(model, "unmerge"):
+        adapter, (kernel, assign) = layer.adapter, in_float64(layer)
+        kernel = kernel if adapter.gain is None else kernel / adapter.gain
+        assign(kernel - _change(adapter))
+    for adapter in _adapters(model):
+        adapter.unmerge()
+    forget_programs(model)
+
+
+def is_merged(model: keras.Model) -> bool:
+    """True if the kernels of a model hold its active adapter; see `merge`."""
+    return any(adapter.merged for adapter in _adapters(model))
+
+
+def refuse_merged(model: keras.Model, caller: str) -> None:
+    """ValueError if an adapter is merged."""
+    if is_merged(model):
+        raise ValueError(f"{caller}: an adapter is merged into the kernels; `unmerge` it first.")
+
+
+def forget_programs(model: keras.Model) -> None:
+    """Has everything traced anew that was traced with other layers.
+
+    That is also the programs of every model that contains layers of this one.
+    """
+    for affected in models_around(model):
+        _forget_programs(affected)
+
+
+def forget_training(models: Sequence[keras.Model]) -> None:
+    """Forgets the programs of models and how they were compiled: other weights are trained."""
+    for model in models:
+        _forget_programs(model)
+        model.compiled, model.optimizer = False, None
+
+
+def _forget_programs(model: keras.Model) -> None:
+    model.train_function = model.test_function = model.predict_function = None
+    model.__dict__.pop("_generators", None)  # of `generation`
+
+
+def models_around(model: keras.Model) -> list[keras.Model]:
+    """A model, and every model of this process that has one of its adapted layers.
+
+    Keras does not record which models a layer is in, so this asks all objects of the process.
+    """
+    layers = {id(layer) for layer in adapted_layers(model).values()}
+    others = [
+        other
+        for other in gc.get_objects()
+        if issubclass(type(other), keras.Model) and other is not model
+    ]
+    return [model, *(other for other in others if _has_any(other, layers))]
+
+
+def _has_any(model: keras.Model, layers: set[int]) -> bool:
+    return any(id(layer) in layers for layer in model._flatten_layers())
+
+
+def _adapters(model: keras.Model) -> list[LowRank]:
+    return [layer.adapter for layer in adapted_layers(model).values()]
+
+
+def _active_layers(model: keras.Model, caller: str) -> list[Any]:
+    """The layers that active adapters change."""
+    layers = list(adapted_layers(model).values())
+    found = [layer for layer in layers if layer.adapter.acting]
+    if not found:
+        raise ValueError(f"{caller}: an adapter must be active. Received: none of '{model.name}'")
+    return found
+
+
+def _change(adapter: LowRank) -> Array:
+    """`sum_i w_i s_i A_i B_i` of the active adapters in float64."""
+    total: Any = 0.0
+    for name, weight in adapter.acting.items():
+        arrays, settings = adapter.arrays(name), adapter.current_settings()[name]
+        a, b = (arrays[key].astype("float64") for key in ("lora_a", "lora_b"))
+        total = total + weight * settings.scale * (a @ b)
+    change: Array = total
+    return change
+
+
+def _gain(adapter: LowRank, changed: Array) -> Array | None:
+    """`g` of the active adapter; None without DoRA, of which one is active at a time."""
+    magnitude = next(adapter.arrays(name).get("magnitude") for name in adapter.acting)
+    if magnitude is None:
+        return None
+    used, norm = magnitude != 0, np.linalg.norm(changed, axis=0)
+    gain: Array = np.where(used, magnitude / np.where(used, norm, 1), 1)
+    return gain
 
 
 def add_lora(

@@ -1,16 +1,22 @@
-"""Callbacks of `model.fit`: checkpoint averaging, and the speed of training."""
+"""Callbacks of `model.fit`: checkpoint averaging, speed, and experiment trackers."""
 
 import collections
+import importlib.util
+import json
 import math
+import pathlib
+import shutil
 import time
-from collections.abc import Iterable
+import uuid
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
 import keras
 import numpy as np
 
-from keras_transformers.annotations import Array
-from keras_transformers.training.budget import unscaled_optimizer
+from keras_transformers.annotations import Array, StrPath
+from keras_transformers.event_files import EventFiles
+from keras_transformers.training.schedules import unscaled_optimizer
 
 
 class CheckpointAverage(keras.callbacks.Callback):
@@ -164,3 +170,192 @@ class Throughput(keras.callbacks.Callback):
         self.rates.append(tokens / max(spent, 1e-9))
         if logs is not None:
             logs["tokens_per_second"] = self.rates[-1]
+
+
+Service = Literal["tensorboard", "wandb", "mlflow"]
+RECORD = "tracking.json"
+
+
+class Tracker:
+    """Shows a run in TensorBoard, Weights & Biases or MLflow, its numbers after each epoch.
+
+    A run that is resumed continues its own curves: `tracking.json` in the folder knows its id, and
+    the epochs that were shown, which are not shown a second time. TensorBoard's files lie in the
+    folder too; where the others keep theirs is said by their own environment variables, such as
+    `WANDB_PROJECT`, `WANDB_MODE=offline`, `MLFLOW_TRACKING_URI` and `MLFLOW_EXPERIMENT_NAME`.
+
+    Args:
+        service: "tensorboard", "wandb" or "mlflow".
+        folder: Of the run; made if it is missing. Its name becomes that of the run.
+        config: What the run was told, a flat dict, to be shown beside it.
+        resume: Whether to continue the run that the folder knows of, if there is one. Otherwise a
+            new one begins, and TensorBoard's former files are removed.
+
+    Raises:
+        ValueError: If there is no such service.
+        ImportError: If its package is not installed.
+
+    Example:
+    >>> import keras, numpy as np, pathlib, tempfile
+    >>> from keras_transformers.training import Tracker
+    >>> model = keras.Sequential([keras.layers.Dense(1)])
+    >>> model.compile("sgd", "mse")
+    >>> x, folder = np.ones((4, 2), "float32"), tempfile.mkdtemp()
+    >>> tracker = Tracker("tensorboard", folder, {"learning_rate": 0.01})
+    >>> callbacks = [tracker.callback()]
+    >>> history = model.fit(x, x[:, :1], epochs=2, verbose=0, callbacks=callbacks)
+    >>> tracker.finish({"test_loss": 0.5})
+    >>> sorted(path.name for path in pathlib.Path(folder, "tensorboard").iterdir())
+    ['results', 'train']
+    """
+
+    def __init__(
+        self,
+        service: Service,
+        folder: StrPath,
+        config: Mapping[str, Any] | None = None,
+        resume: bool = True,
+    ) -> None:
+        self.check(service)
+        kind, _ = SERVICES[service]
+        folder = pathlib.Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        self._path = folder / RECORD
+        record = json.loads(self._path.read_text()) if resume and self._path.is_file() else {}
+        if record.get("service") != service:  # none, or of another service
+            record = {"service": service, "run": None, "epochs": {}}
+        self._record = record
+        self._run: Any = kind(folder, dict(config or {}), record["run"])
+        record["run"] = self._run.name
+        self._write()
+
+    @staticmethod
+    def check(service: str) -> None:
+        """Writes nothing; raises what `Tracker` raises of a service that cannot be used."""
+        if service not in SERVICES:
+            raise ValueError(
+                f"Tracker: `service` must be one of {', '.join(SERVICES)}. Received: {service!r}"
+            )
+        package = SERVICES[service][1]
+        if not importlib.util.find_spec(package):
+            extra = package if service == "tensorboard" else f"'keras_transformers[{service}]'"
+            raise ImportError(f"{service} needs the package {package}: pip install {extra}")
+
+    def callback(self, name: str = "") -> keras.callbacks.Callback:
+        """The callback for `fit`.
+
+        Args:
+            name: Of the model, where one run fits several; it stands before the names of curves.
+        """
+        return _EpochsShown(self, name)
+
+    def show(self, name: str, epoch: int, numbers: Mapping[str, float]) -> None:
+        """Shows the numbers of an epoch, unless they were."""
+        shown = self._record["epochs"]
+        if epoch >= shown.get(name, 0):
+            self._run.show(name, epoch, {k: v for k, v in numbers.items() if v != -math.inf})
+            shown[name] = epoch + 1
+            self._write()
+
+    def finish(self, results: Mapping[str, Any] | None = None) -> None:
+        """Shows what came of the run, such as scores on a test set, and ends it."""
+        self._run.finish({k: v for k, v in (results or {}).items() if isinstance(v, int | float)})
+
+    def _write(self) -> None:
+        unfinished = self._path.with_name(f"unfinished-{RECORD}")
+        unfinished.write_text(json.dumps(self._record, indent=2) + "\n")
+        unfinished.replace(self._path)
+
+
+class _EpochsShown(keras.callbacks.Callback):
+    """Hands each epoch's numbers to a `Tracker`."""
+
+    def __init__(self, tracker: Tracker, name: str) -> None:
+        super().__init__()
+        self._tracker, self._name = tracker, name
+
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        numbers = {name: float(value) for name, value in (logs or {}).items()}
+        optimizer: Any = self.model.optimizer
+        rate = keras.ops.convert_to_numpy(optimizer.learning_rate)
+        self._tracker.show(self._name, epoch, {**numbers, "learning_rate": float(rate)})
+
+
+def _under(name: str, numbers: Mapping[str, float]) -> dict[str, float]:
+    return {f"{name}/{key}" if name else key: value for key, value in numbers.items()}
+
+
+class _TensorBoard:
+    """Event files with the curves that `keras.callbacks.TensorBoard` draws."""
+
+    def __init__(self, folder: pathlib.Path, config: dict[str, Any], run: str | None) -> None:
+        self._files, self.name = EventFiles(folder / "tensorboard"), "tensorboard"
+        if run is None:
+            shutil.rmtree(self._files.folder, ignore_errors=True)
+
+    def show(self, name: str, epoch: int, numbers: Mapping[str, float]) -> None:
+        validation = {k[4:]: v for k, v in numbers.items() if k.startswith("val_")}
+        training = {k: v for k, v in numbers.items() if not k.startswith("val_")}
+        for split, found in (("train", training), ("validation", validation)):
+            curves = {f"epoch_{key}": value for key, value in found.items()}
+            self._files.write(f"{name}/{split}".strip("/"), epoch, curves)
+
+    def finish(self, results: Mapping[str, float]) -> None:
+        self._files.write("results", 0, results)
+
+
+class _WeightsAndBiases:
+    """A run of wandb; its curves stand over the epoch, so that its own steps do not matter."""
+
+    def __init__(self, folder: pathlib.Path, config: dict[str, Any], run: str | None) -> None:
+        import wandb
+
+        self.name = run or uuid.uuid4().hex[:8]
+        self._run = wandb.init(
+            id=self.name,
+            name=folder.resolve().name,
+            dir=str(folder),
+            config=config,
+            resume="allow",
+            reinit="create_new",
+        )
+        self._known: set[str] = set()
+
+    def show(self, name: str, epoch: int, numbers: Mapping[str, float]) -> None:
+        if name not in self._known:
+            self._known.add(name)
+            self._run.define_metric(f"{name}/*".strip("/"), step_metric=f"{name}/epoch".strip("/"))
+        self._run.log(_under(name, {**numbers, "epoch": epoch}))
+
+    def finish(self, results: Mapping[str, float]) -> None:
+        self._run.summary.update(dict(results))
+        self._run.finish()
+
+
+class _MLflow:
+    """A run of MLflow, by the experiment and the server that its settings name."""
+
+    def __init__(self, folder: pathlib.Path, config: dict[str, Any], run: str | None) -> None:
+        import mlflow
+
+        inside = mlflow.active_run() is not None
+        found = mlflow.start_run(
+            run_id=run, run_name=None if run else folder.resolve().name, nested=inside
+        )
+        self._mlflow, self.name = mlflow, found.info.run_id
+        if run is None:
+            mlflow.log_params(config)
+
+    def show(self, name: str, epoch: int, numbers: Mapping[str, float]) -> None:
+        self._mlflow.log_metrics(_under(name, numbers), step=epoch, run_id=self.name)
+
+    def finish(self, results: Mapping[str, float]) -> None:
+        self._mlflow.log_metrics(dict(results), run_id=self.name)
+        self._mlflow.end_run()
+
+
+SERVICES: dict[str, tuple[Any, str]] = {  # and the package that each needs
+    "tensorboard": (_TensorBoard, "tensorflow"),
+    "wandb": (_WeightsAndBiases, "wandb"),
+    "mlflow": (_MLflow, "mlflow"),
+}

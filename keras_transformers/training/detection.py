@@ -1,4 +1,4 @@
-"""How good a detector is: COCO's average precision, and precision and recall of what it answers."""
+"""Scores of detectors: average precision of COCO, and precision and recall of answers."""
 
 import contextlib
 import dataclasses

@@ -7,8 +7,12 @@ from keras import ops
 
 from keras_transformers.annotations import ProblemType, Tensor
 from keras_transformers.training.classification import SEVERAL
-from keras_transformers.training.linear_cross_entropy import ReducedLosses
-from keras_transformers.training.losses import SmoothedCrossEntropy, signed, token_weights
+from keras_transformers.training.losses import (
+    ReducedLosses,
+    SmoothedCrossEntropy,
+    signed,
+    token_weights,
+)
 
 # Keras's losses that take logits where they are told so.
 OF_KERAS = (

@@ -1,4 +1,4 @@
-"""How the memory of one training step reaches the next."""
+"""Memory of the C library, kept from one training step to the next."""
 
 import ctypes
 

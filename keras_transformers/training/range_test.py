@@ -11,8 +11,8 @@ import numpy as np
 from keras import ops
 
 from keras_transformers.annotations import Array, Scalar
-from keras_transformers.training import snapshot
-from keras_transformers.training.budget import unscaled_optimizer
+from keras_transformers.training import checkpoints
+from keras_transformers.training.schedules import unscaled_optimizer
 
 SHARE_PASSED_OVER = 0.1  # of the steps, the first: their smoothed losses are means of few
 ENOUGH = 10  # times as many batches as are needed, where the scaling of the loss leaves steps out
@@ -216,7 +216,7 @@ def _unchanged(model: Any) -> Iterator[None]:
     """A context after which a model, its optimizer and random states are what they were."""
     steps_per_execution, train_function = model.steps_per_execution, model.train_function
     model.steps_per_execution, model.train_function = 1, None
-    with snapshot.restored_state(model):
+    with checkpoints.restored_state(model):
         try:
             yield
         finally:

@@ -1,5 +1,7 @@
-"""Exact resume: a killed run continues to the weights it would have had."""
+"""Exact resume: checkpoints from which a run continues with the same bits."""
 
+import collections
+import copy
 import json
 import os
 import random
@@ -12,16 +14,103 @@ from typing import Any, NoReturn
 import keras
 import numpy as np
 
-from keras_transformers.annotations import StrPath
-from keras_transformers.training import snapshot
-from keras_transformers.training.callback_state import (
-    decoded,
-    encoded,
-    learned,
-    read_state,
-    write_state,
-)
+from keras_transformers.annotations import Array, StrPath
+from keras_transformers.training import checkpoints
 from keras_transformers.training.checkpoints import Checkpoints
+
+OF_KERAS = ("params", "_model")  # set anew in every `fit`
+PLAIN = (bool, int, float, str, type(None))
+
+
+def read_state(callback: keras.callbacks.Callback) -> dict[str, Any]:
+    """The state of a callback: what its `get_state` gives, or all its attributes that are data.
+
+    Data are numbers, strings, None, NumPy arrays, and lists, tuples, dicts and deques of them. The
+    rest (functions, files, models) is made by whoever makes the callback.
+    """
+    if hasattr(callback, "get_state"):
+        return dict(callback.get_state())
+    data = {name: value for name, value in vars(callback).items() if name not in OF_KERAS}
+    return copy.deepcopy({name: value for name, value in data.items() if _is_data(value)})
+
+
+def learned(callback: keras.callbacks.Callback, before: dict[str, Any]) -> dict[str, Any]:
+    """What has changed in a callback since its state was `before`: its arguments have not."""
+    state = read_state(callback)
+    if hasattr(callback, "get_state"):
+        return state
+    return {
+        name: value
+        for name, value in state.items()
+        if name not in before or not _same(value, before[name])
+    }
+
+
+def write_state(
+    callback: keras.callbacks.Callback, before: dict[str, Any], changed: dict[str, Any]
+) -> None:
+    """Gives a callback the state that it had `before`, but for what was `learned` elsewhere."""
+    if hasattr(callback, "set_state"):
+        callback.set_state(changed)
+    else:
+        vars(callback).update(copy.deepcopy({**before, **changed}))
+
+
+def encoded(value: Any, arrays: dict[str, Array]) -> Any:
+    """A value as JSON can hold it; arrays are added to the dict `arrays` and named."""
+    if isinstance(value, PLAIN):
+        return value
+    if isinstance(value, (np.ndarray, np.generic)):
+        name = f"callback.{len(arrays)}"
+        arrays[name] = np.asarray(value)
+        return {"array": name, "scalar": isinstance(value, np.generic)}
+    if type(value) is dict:
+        return {"dict": [[encoded(part, arrays) for part in item] for item in value.items()]}
+    longest = value.maxlen if isinstance(value, collections.deque) else None
+    kind = next(kind for kind in SEQUENCES if type(value) is SEQUENCES[kind])
+    return {kind: [encoded(part, arrays) for part in value], "longest": longest}
+
+
+def decoded(content: Any, arrays: dict[str, Array]) -> Any:
+    """The value of what `encoded` gave."""
+    if not isinstance(content, dict):
+        return content
+    if "array" in content:
+        value = np.array(arrays[content["array"]])
+        return value[()] if content["scalar"] else value
+    if "dict" in content:
+        return {decoded(k, arrays): decoded(v, arrays) for k, v in content["dict"]}
+    kind = next(kind for kind in SEQUENCES if kind in content)
+    parts = [decoded(part, arrays) for part in content[kind]]
+    if kind == "deque":
+        return collections.deque(parts, content["longest"])
+    return SEQUENCES[kind](parts)
+
+
+SEQUENCES = {"list": list, "tuple": tuple, "deque": collections.deque}
+
+
+def _is_data(value: Any) -> bool:
+    if type(value) is dict:
+        return all(_is_data(part) for item in value.items() for part in item)
+    if type(value) in SEQUENCES.values():
+        return all(map(_is_data, value))
+    if isinstance(value, (np.ndarray, np.generic)):
+        return value.dtype.kind != "O"
+    return type(value) in PLAIN
+
+
+def _same(one: Any, other: Any) -> bool:
+    if isinstance(one, (np.ndarray, np.generic)) or isinstance(other, (np.ndarray, np.generic)):
+        return type(one) is type(other) and one.dtype == other.dtype and np.array_equal(one, other)
+    if type(one) is not type(other):
+        return False
+    if type(one) is dict:
+        return list(one) == list(other) and all(_same(one[name], other[name]) for name in one)
+    if type(one) in SEQUENCES.values():
+        return len(one) == len(other) and all(map(_same, one, other))
+    return one == other
+
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 IN_ORDER = "weights_in_order"  # of a checkpoint: as `layers.composite.ORDER`
@@ -181,10 +270,10 @@ class ExactResume(keras.callbacks.Callback):
         if self._found:
             epoch, made = self._found[0]["made"]
             print(f"Going on after step {made} of epoch {epoch + 1}.")
-            then, now = self._found[0].get("cores"), snapshot.available_cores()
+            then, now = self._found[0].get("cores"), checkpoints.available_cores()
             if then not in (None, now):
                 print(f"It ran on {then} cores, now on {now}, which round sums in another order.")
-            saved = snapshot.stored(self._found[1], "trainable")
+            saved = checkpoints.stored(self._found[1], "trainable")
             if len(saved) == len(self.model.trainable_variables):
                 self._assign("trainable", self.model.trainable_variables)  # for who looks at them
 
@@ -226,7 +315,7 @@ class ExactResume(keras.callbacks.Callback):
             getattr(distribution, "num_processes", 1) == 1 or distribution.data_shard_id == 0
         )
         if keras.backend.backend() == "jax":
-            parts = snapshot.variables_of(self._model).values()
+            parts = checkpoints.variables_of(self._model).values()
             values = [variable.value for part in parts for variable in part]
             if any(not (v.is_fully_replicated or v.is_fully_addressable) for v in values):
                 raise ValueError(
@@ -322,10 +411,10 @@ class ExactResume(keras.callbacks.Callback):
             raise KeyboardInterrupt
         raise SystemExit(128 + self._signal)
 
-    def _write(self, pending: snapshot.State) -> None:
+    def _write(self, pending: checkpoints.State) -> None:
         self._pending, working, self._working = None, self._working, True
         number, arrays, state = pending
-        broken = snapshot.not_finite(arrays)
+        broken = checkpoints.not_finite(arrays)
         if broken:
             first, (epoch, made) = state["names"].get(broken[0], broken[0]), state["made"]
             raise FloatingPointError(
@@ -336,16 +425,16 @@ class ExactResume(keras.callbacks.Callback):
         self.checkpoints.write(number, arrays, state)
         self._last_saved, self._working = time.monotonic(), working
 
-    def _snapshot(self, result: Any) -> snapshot.State:
+    def _snapshot(self, result: Any) -> checkpoints.State:
         """Number, arrays and state of a checkpoint of now."""
-        logs, arrays, paths = snapshot.take(self._model, result)
+        logs, arrays, paths = checkpoints.take(self._model, result)
         state = {
             "made": [self._epoch, self._step],
             "steps_per_execution": self._per_execution,
             "stop_training": bool(self._model.stop_training),
             "identity": self.identity,
             "total": self._total,
-            "cores": snapshot.available_cores(),
+            "cores": checkpoints.available_cores(),
             "logs": logs,
             "names": paths,
             IN_ORDER: True,
@@ -362,7 +451,7 @@ class ExactResume(keras.callbacks.Callback):
         """Sets everything to the checkpoint; returns what its step gave."""
         state, arrays = self._found
         self._check_callbacks(state)
-        variables = snapshot.variables_of(self._model)
+        variables = checkpoints.variables_of(self._model)
         for part in variables:
             self._assign(part, variables[part])
         self._model.stop_training = state["stop_training"]
@@ -371,7 +460,7 @@ class ExactResume(keras.callbacks.Callback):
         np.random.set_state(tuple(decoded(state["numpy"], arrays)))
         stored = [decoded(content, arrays) for _, content in state["callbacks"]]
         if IN_ORDER not in state:
-            stored = [snapshot.callbacks_of_0_2_0(self._model, each) for each in stored]
+            stored = [checkpoints.callbacks_of_0_2_0(self._model, each) for each in stored]
         for callback, before, changed in zip(self._watched, self._before, stored, strict=True):
             write_state(callback, before, changed)
         self._found = None
@@ -382,8 +471,8 @@ class ExactResume(keras.callbacks.Callback):
     def _assign(self, part: str, variables: Sequence[keras.Variable]) -> None:
         owner = f"ExactResume: the checkpoint in {self.checkpoints.folder}"
         if IN_ORDER not in self._found[0]:
-            variables = snapshot.in_order_of_0_2_0(self._model, variables)
-        snapshot.assign(self._found[1], part, variables, owner)
+            variables = checkpoints.in_order_of_0_2_0(self._model, variables)
+        checkpoints.assign(self._found[1], part, variables, owner)
 
     def _check_callbacks(self, state: dict[str, Any]) -> None:
         """ValueError unless the checkpoint is of these callbacks."""

@@ -3,7 +3,7 @@
 import glob
 import pathlib
 
-from keras_transformers.models.settings import SEVERAL
+from keras_transformers.models.base import SEVERAL
 from keras_transformers.shards import Shards
 from keras_transformers.splits import count_duplicates
 

@@ -10,7 +10,7 @@ import numpy as np
 import PIL.Image
 
 from keras_transformers.array_files import pixels_of_pillow
-from keras_transformers.models.settings import SEVERAL
+from keras_transformers.models.base import SEVERAL
 
 from ..data import boxes, documents, images
 

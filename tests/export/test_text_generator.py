@@ -20,7 +20,7 @@ from keras_transformers.generation import (
     generate,
     generate_all,
 )
-from keras_transformers.generation.stop_strings import bytes_of_tokens
+from keras_transformers.generation.boundaries import bytes_of_tokens
 from keras_transformers.models import LanguageModel, TextEncoder, Transformer
 from keras_transformers.predictors import KINDS, TextGeneratorPredictor
 from keras_transformers.text import WordPieceTokenizer

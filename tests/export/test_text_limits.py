@@ -23,7 +23,7 @@ from keras_transformers.layers import (
     PositionEmbedding,
     RandomSynthesizer,
 )
-from keras_transformers.models.text_embedding import TextEmbedding
+from keras_transformers.models.text_model import TextEmbedding
 from tests.export import examples
 
 POSITIONS = 16

@@ -14,8 +14,7 @@ import numpy as np
 from safetensors.numpy import load_file
 
 from keras_transformers.tables import read_bytes
-from keras_transformers.training.checkpoints import ARRAYS
-from keras_transformers.training.snapshot import PARTS
+from keras_transformers.training.checkpoints import ARRAYS, PARTS
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
 DATA = ROOT / "recipes" / "data"

@@ -8,9 +8,9 @@ from keras import ops
 
 from keras_transformers.generation import BeamSearch
 from keras_transformers.layers import DecoderBlock, PositionalEncoding, TokenEmbedding
-from keras_transformers.layers.attention.cache import visible_slots
+from keras_transformers.layers.attention.cached import visible_slots
 from keras_transformers.models import Transformer
-from keras_transformers.training.snapshot import in_order_of_0_2_0
+from keras_transformers.training.checkpoints import in_order_of_0_2_0
 from tests.contract import compiled, to_numpy
 
 VOCAB, BATCH, START, END, LENGTH = 13, 3, 1, 2, 7

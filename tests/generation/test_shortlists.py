@@ -20,10 +20,10 @@ from keras_transformers.generation import (
     generate,
     generate_all,
 )
-from keras_transformers.generation.lexical import learn_lexicon
 from keras_transformers.generation.request import MASKED
+from keras_transformers.generation.shortlists import learn_lexicon
 from keras_transformers.layers import TokenEmbedding
-from keras_transformers.layers.listed_tokens import ListedTokens
+from keras_transformers.layers.embeddings import ListedTokens
 from keras_transformers.models import LanguageModel, RecurrentTranslator
 from keras_transformers.training import add_lora
 from tests.adapters import fill
@@ -54,7 +54,7 @@ def by_hand(sources, targets, iterations):
 
 def test_the_lexicon_is_that_of_ibm_model_1(monkeypatch):
     sources, targets = [[*PAIRS[0], [7, 7, 8], []], [*PAIRS[1], [3, 9], [4]]]
-    monkeypatch.setattr("keras_transformers.generation.lexical.AT_ONCE", 20)  # several chunks
+    monkeypatch.setattr("keras_transformers.generation.shortlists.AT_ONCE", 20)  # several chunks
     found = learn_lexicon(sources, targets, iterations=3)
     expected = by_hand(sources, targets, 3)
     assert {(s, t): p for s, t, p in zip(*map(np.ndarray.tolist, found), strict=True)} == (

@@ -19,7 +19,7 @@ from keras_transformers.generation import (
     generate,
     stream,
 )
-from keras_transformers.generation.stop_strings import completed
+from keras_transformers.generation.boundaries import completed
 from tests.generation.model import BATCH, END, PROMPT, SOURCE, VOCAB, make, shared_model
 from tests.generation.toy import (
     LENGTH,

@@ -15,7 +15,7 @@ from keras_transformers.layers import (
     dot_product_attention,
     masked_softmax,
 )
-from keras_transformers.layers.attention.cache import cache_in, visible_slots
+from keras_transformers.layers.attention.cached import cache_in, visible_slots
 from tests.contract import POLICIES, assert_close, call, check_layer, to_numpy
 from tests.oracles import multi_head_attention, softmax
 

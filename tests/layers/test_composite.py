@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from keras_transformers import layers, models, saving
-from keras_transformers.layers.composite import READ_BY_BUILD
+from keras_transformers.layers.base import READ_BY_BUILD
 from tests.contract import ON_JAX, shapes_of
 from tests.every_layer import EVERY
 from tests.every_model import MODELS, data

@@ -21,8 +21,8 @@ from keras_transformers.layers import (
     SelfAttention,
     ShawRelativePosition,
 )
-from keras_transformers.layers.attention import fused
-from keras_transformers.layers.attention.blockwise import Pairs, blockwise_attention
+from keras_transformers.layers.attention import kernels
+from keras_transformers.layers.attention.kernels import Pairs, blockwise_attention
 from keras_transformers.layers.portable import portable
 from tests.contract import assert_close, to_numpy
 from tests.oracles import softmax
@@ -152,12 +152,12 @@ class Elsewhere(AttentionPositionEncoding):
     ids=["score", "values of positions", "grid", "a term of one's own"],
 )
 def test_what_is_more_than_products_goes_the_plain_way(layer):
-    assert fused.way_of(layer, np.zeros((1, 4096, 12)), np.zeros((1, 4096, 12)), False) == "plain"
+    assert kernels.way_of(layer, np.zeros((1, 4096, 12)), np.zeros((1, 4096, 12)), False) == "plain"
 
 
 def test_short_and_unknown_lengths_and_portable_programs_go_the_plain_way():
     def way(layer, queries, keys):
-        return fused.way_of(
+        return kernels.way_of(
             layer, keras.KerasTensor((1, queries, 12)), keras.KerasTensor((1, keys, 12)), False
         )
 

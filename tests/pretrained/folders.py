@@ -8,7 +8,7 @@ import numpy as np
 
 from keras_transformers import models, pretrained, text, vision
 from keras_transformers.pretrained.clip import CLIP
-from keras_transformers.pretrained.families import FAMILIES
+from keras_transformers.pretrained.folder import FAMILIES
 from keras_transformers.words import byte_letters
 
 GOLDEN = np.load(pathlib.Path(__file__).parents[1] / "golden" / "published_tokenizers.npz")

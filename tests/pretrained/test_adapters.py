@@ -11,7 +11,7 @@ from safetensors.numpy import load_file, save_file
 from keras_transformers import models, pretrained
 from keras_transformers.pretrained.adapter_settings import read_settings
 from keras_transformers.training import add_lora, set_adapter
-from keras_transformers.training.adapter_targets import adapted_layers
+from keras_transformers.training.adapters import adapted_layers
 from tests.contract import assert_close, to_numpy
 from tests.pretrained.cases import CASES
 from tests.pretrained.cases.adapters import ADAPTERS, adapter_tensors

@@ -18,7 +18,7 @@ from keras_transformers.models import (
     Transformer,
 )
 from keras_transformers.training import add_lora
-from keras_transformers.training.adapter_targets import adapted_layers
+from keras_transformers.training.adapters import adapted_layers
 from tests.contract import to_numpy
 from tests.pretrained.cases import CASES, images, pairs_of, sequences
 from tests.pretrained.test_published import GOLDEN as CASE_FILES

@@ -9,7 +9,7 @@ import tensorflow as tf
 import keras_transformers
 from keras_transformers import export, pretrained
 from keras_transformers.predictors import Refused
-from keras_transformers.pretrained.families import FAMILIES
+from keras_transformers.pretrained.folder import FAMILIES
 from tests.pretrained import folders
 from tests.pretrained.test_bad_folders import edit
 from tests.serving.answers import ask, differences

@@ -17,7 +17,7 @@ from keras_transformers.layers import (
     RotaryEmbedding,
 )
 from keras_transformers.models import LanguageModel, TextEmbedding
-from keras_transformers.pretrained.families import FAMILIES
+from keras_transformers.pretrained.folder import FAMILIES
 from tests.contract import assert_close, to_numpy
 from tests.pretrained.test_bad_folders import edit
 

@@ -7,7 +7,7 @@ import re
 from benchmarks.families import families
 from benchmarks.report import FOLDER
 from keras_transformers import pretrained
-from keras_transformers.pretrained.families import FAMILIES
+from keras_transformers.pretrained.folder import FAMILIES
 
 PAGE = pathlib.Path(__file__).parents[2] / "docs" / "models" / "published.md"
 

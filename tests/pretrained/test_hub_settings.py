@@ -4,7 +4,7 @@ import warnings
 
 import pytest
 
-from keras_transformers.pretrained.families import FAMILIES
+from keras_transformers.pretrained.folder import FAMILIES
 
 OPUS = {
     "_num_labels": 3,

@@ -27,7 +27,7 @@ from keras_transformers.models import (
 )
 from keras_transformers.models.set_detector import SetDetector
 from keras_transformers.pretrained import files, weight_mapping
-from keras_transformers.pretrained.families import FAMILIES
+from keras_transformers.pretrained.folder import FAMILIES
 from keras_transformers.training import token_cross_entropy
 from tests.contract import assert_close, to_numpy
 from tests.pretrained.cases import CASES, LARGE, images, pairs_of, sharpened, thinned

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from keras_transformers import generation, pretrained
-from keras_transformers.pretrained.generation_keys import IMITATED, KEYS, Only
+from keras_transformers.pretrained.search import IMITATED, KEYS, Only
 
 # Settings of each key that is imitated, and a search that must differ from the same without it.
 CHANGES = {

@@ -10,7 +10,7 @@ import pytest
 
 from keras_transformers import pretrained
 from keras_transformers.models import LanguageModel
-from keras_transformers.pretrained.families import FAMILIES
+from keras_transformers.pretrained.folder import FAMILIES
 from tests.pretrained.test_bad_folders import edit
 
 hf = pytest.importorskip("transformers")

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 import keras_transformers
 from keras_transformers import pretrained, vision
-from keras_transformers.pretrained.siglip import SIGLIP
+from keras_transformers.pretrained.clip import SIGLIP
 from keras_transformers.text import SiglipTokenizer
 from tests.pretrained.folders import eagerly
 from tests.pretrained.piece_folders import spm

@@ -10,7 +10,7 @@ from safetensors.numpy import save_file
 import keras_transformers
 from keras_transformers import export, pretrained
 from keras_transformers.generation import generate
-from keras_transformers.pretrained.families import FAMILIES
+from keras_transformers.pretrained.folder import FAMILIES
 from keras_transformers.pretrained.t5 import make_t5
 from tests.pretrained.folders import bert, eagerly
 from tests.pretrained.piece_folders import write

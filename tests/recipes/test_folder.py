@@ -17,7 +17,7 @@ from PIL import Image
 
 from keras_transformers import visualization
 from keras_transformers.__main__ import RECIPES as NAMES
-from keras_transformers.training import tracking
+from keras_transformers.training import callbacks
 from recipes import training
 from recipes.data import fingerprints as fingerprints_module
 from recipes.data.fingerprints import fingerprints
@@ -227,7 +227,7 @@ def test_what_fails_after_the_metrics_costs_a_sentence(tmp_path, capsys):
 def test_a_tracker_that_is_not_there_is_named_before_anything_is_done(
     service, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(tracking.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(callbacks.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(ValueError, match=rf"--track {service} needs .* {service}: .*{service}\]"):
         RunFolder(tmp_path).track(service, {})
     RunFolder(tmp_path).track(None, {})

@@ -8,7 +8,7 @@ import pytest
 
 from keras_transformers import pretrained
 from keras_transformers.models import LanguageModel
-from keras_transformers.pretrained.adapter_tensors import read_adapter
+from keras_transformers.pretrained.adapter_weights import read_adapter
 from keras_transformers.training import adapters_of
 from tests.pretrained.folders import MADE
 from tests.pretrained.test_quantised import GPTQ, gptq

@@ -16,8 +16,7 @@ from keras_transformers.training import (
     set_adapter,
     unmerge,
 )
-from keras_transformers.training.adapter_targets import adapted_layers
-from keras_transformers.training.merging import is_merged
+from keras_transformers.training.adapters import adapted_layers, is_merged
 from tests.adapters import ORIGINS, answers, fill, outputs
 from tests.slow import slow_except
 

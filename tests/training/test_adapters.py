@@ -23,7 +23,7 @@ from keras_transformers.training import (
     set_adapter,
     unmerge,
 )
-from keras_transformers.training.adapter_targets import adapted_layers
+from keras_transformers.training.adapters import adapted_layers
 from tests.adapters import FLOATS, IDS, ORIGINS, answers, fill, keras_model, language_model, outputs
 from tests.contract import to_numpy
 from tests.every_model import MODELS, data

@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_transformers.training import BudgetedDecay, budget
+from keras_transformers.training import BudgetedDecay, schedules
 
 X = np.ones((5, 3), "float32")
 
@@ -50,7 +50,7 @@ def test_the_step_is_taken_at_the_rate_that_was_set():
 def test_a_budget_of_time_decays_to_its_end(monkeypatch):
     seen = Rates()
     clock = lambda: 100.0 + 6 * len(seen.rates)  # noqa: E731  six seconds a step
-    monkeypatch.setattr(budget.time, "monotonic", clock)
+    monkeypatch.setattr(schedules.time, "monotonic", clock)
     history = fit(BudgetedDecay(1.0, minutes=1.0), seen)
     # The first step compiles, and takes none of the minute.
     np.testing.assert_allclose(seen.rates, [1.0, *np.arange(1, -0.05, -0.1)], atol=1e-6)
@@ -145,7 +145,7 @@ def test_executions_that_go_on_into_the_next_epoch_are_counted():
 def test_minutes_left_are_those_of_the_steps_that_are_left(monkeypatch):
     """A second for each batch, two batches a step, four an execution."""
     clock = [100.0]
-    monkeypatch.setattr(budget.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(schedules.time, "monotonic", lambda: clock[0])
     decay, left = BudgetedDecay(1.0, steps=20), []
 
     def pass_time(batch, logs):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from keras_transformers.training import AdamW, Lamb, Muon, WarmupLinear
-from keras_transformers.training.orthogonalization import polar_polynomials
+from keras_transformers.training.muon import polar_polynomials
 from tests.slow import slow_except
 
 STEPS, DECAY, NORM = 10, 0.1, 1.0

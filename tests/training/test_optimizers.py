@@ -7,7 +7,7 @@ import pytest
 from keras_transformers.layers import SelfAttention
 from keras_transformers.models import ViT
 from keras_transformers.training import AdamW, Lamb, Muon, orthogonalize
-from keras_transformers.training.orthogonalization import polar_polynomials
+from keras_transformers.training.muon import polar_polynomials
 from tests import every_layer, every_model
 
 RATE, MOMENTUM = 0.01, 0.9

@@ -14,7 +14,7 @@ from keras_transformers.training import (
     learning_rate_range_test,
     range_test,
 )
-from keras_transformers.training.snapshot import variables_of
+from keras_transformers.training.checkpoints import variables_of
 from tests.contract import to_numpy
 from tests.slow import slow_except
 

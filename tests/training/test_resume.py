@@ -19,7 +19,6 @@ from keras_transformers.training import (
     Muon,
     add_lora,
     checkpoints,
-    snapshot,
 )
 from keras_transformers.training.checkpoints import Checkpoints
 
@@ -372,7 +371,7 @@ def test_checkpoints_are_not_written_over_by_a_run_that_does_not_resume(tmp_path
 def test_another_number_of_cores_is_said(tmp_path, monkeypatch, capsys):
     with pytest.raises(Killed):
         fit(tmp_path, 4, plain_model)
-    monkeypatch.setattr(snapshot, "available_cores", lambda: 977)
+    monkeypatch.setattr(checkpoints, "available_cores", lambda: 977)
     fit(tmp_path, model=plain_model)
     assert "cores, now on 977, which round" in capsys.readouterr().out
 

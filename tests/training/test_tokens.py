@@ -23,7 +23,7 @@ def test_both_losses_and_their_metrics_are_the_same(monkeypatch):
     model(inputs)
     values = []
     for limit in (12, 11):
-        monkeypatch.setattr("keras_transformers.training.tokens.LARGE", limit)
+        monkeypatch.setattr("keras_transformers.training.metrics.LARGE", limit)
         learned = token_learning(0, 0.1, model)
         model.compile(**learned, jit_compile=False)
         values.append(model.evaluate(inputs, IDS[:, 1:], verbose=0))

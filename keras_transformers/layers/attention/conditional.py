@@ -8,7 +8,7 @@ from keras import ops
 from keras_transformers.annotations import MaybeWeights, Shape, Tensor
 from keras_transformers.assertions import require, same
 from keras_transformers.layers.attention.multi_head import MultiHeadAttention
-from keras_transformers.layers.errors import named
+from keras_transformers.layers.checks import named
 from keras_transformers.layers.masks import as_mask, given_padding, hide_padding
 from keras_transformers.layers.positions.sequence import positions_of
 from keras_transformers.layers.projections import project, swap_heads

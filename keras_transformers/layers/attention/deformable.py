@@ -16,13 +16,11 @@ from keras_transformers.annotations import (
     Tensor,
 )
 from keras_transformers.assertions import require, same
-from keras_transformers.layers.arguments import Arguments
-from keras_transformers.layers.composite import Composite
-from keras_transformers.layers.errors import check_sequence, named, refuse, whole_number
+from keras_transformers.layers.base import Arguments, Composite, Traced
+from keras_transformers.layers.checks import check_sequence, named, refuse, whole_number
 from keras_transformers.layers.masks import as_mask, given_padding, hide_padding
 from keras_transformers.layers.positions.sequence import positions_of
 from keras_transformers.layers.projections import batch_size, project
-from keras_transformers.layers.traced import Traced
 
 
 def sample_levels(

@@ -7,8 +7,7 @@ import keras
 from keras import ops
 
 from keras_transformers.annotations import Tensor
-from keras_transformers.layers.attention.self_attention import SelfAttention
-from keras_transformers.layers.attention.settings import ProjectionOptions
+from keras_transformers.layers.attention.multi_head import ProjectionOptions, SelfAttention
 from keras_transformers.layers.projections import batch_size
 
 CHUNK = 64

@@ -7,10 +7,13 @@ import keras
 from keras import ops
 
 from keras_transformers.annotations import Index, Tensor
-from keras_transformers.layers.attention.block_step import attend_rows, block_positions
-from keras_transformers.layers.attention.decoder import CausalSelfAttention
-from keras_transformers.layers.attention.settings import AttentionOptions
-from keras_transformers.layers.errors import whole_number
+from keras_transformers.layers.attention.cached import (
+    CausalSelfAttention,
+    attend_rows,
+    block_positions,
+)
+from keras_transformers.layers.attention.multi_head import AttentionOptions
+from keras_transformers.layers.checks import whole_number
 from keras_transformers.layers.masks import combine_masks, within_window
 
 # Tokens whose blocks are computed together: more of them would not fit into a processor's cache.

@@ -1,25 +1,109 @@
-"""Multi-head attention."""
+"""Multi-head attention, and multi-head attention of a sequence to itself."""
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Literal, Self, TypeAlias, Unpack, cast
 
 import keras
 from keras import ops
 
-from keras_transformers.annotations import MaybeWeights, Tensor
-from keras_transformers.layers.attention.hooks import AttentionHooks
+from keras_transformers.annotations import (
+    Initializer,
+    LayerOptions,
+    MaybeWeights,
+    Part,
+    Shape,
+    Tensor,
+)
+from keras_transformers.layers.attention.kernels import Way, attend_without_weights, way_of
+from keras_transformers.layers.attention.scores import (
+    SCORES,
+    GivenScore,
+    Score,
+    product,
+    regroup,
+    softmax_of_visible,
+)
+from keras_transformers.layers.base import Arguments, Composite, Traced
+from keras_transformers.layers.checks import rate, refuse, whole_number
 from keras_transformers.layers.masks import (
+    causal_mask,
     combine_masks,
     given_padding,
     given_pairs,
     hidden_from_all,
     hide_padding,
 )
+from keras_transformers.layers.parts import part, serialized
+from keras_transformers.layers.positions.biases import AttentionPositionEncoding
+from keras_transformers.layers.positions.sequence import with_positions
 from keras_transformers.layers.projections import project, project_each, swap_heads
-from keras_transformers.layers.traced import Traced
+from keras_transformers.layers.regularization import Dropout
+
+# What Keras's layer can do and ours cannot, and the values of those arguments that ask for nothing.
+NOT_HERE = {
+    "attention_axes": (None, 1, [1], (1,)),
+    "sliding_window": (None,),
+    "flash_attention": (None, False),
+    "use_gate": (None, False),
+}
+
+
+def our_arguments(cls: type, config: dict[str, Any]) -> dict[str, Any]:
+    """The configuration of a `keras.layers.MultiHeadAttention` without what asks for nothing.
+
+    Raises:
+        ValueError: If it asks for something that an attention of `cls` cannot do.
+    """
+    config = dict(config)
+    keras_s = "attention_axes" in config
+    # There a regulariser of what each projection gives, here of what the layer gives.
+    unknown = {**NOT_HERE, "activity_regularizer": (None,)} if keras_s else NOT_HERE
+    for name, harmless in unknown.items():
+        value = config.pop(name, None)
+        if value not in harmless:
+            raise ValueError(
+                f"{cls.__name__}.from_config: `{name}` must be {harmless[0]}. Received: {value!r}"
+            )
+    return config
+
+
+Projection: TypeAlias = Literal["query", "key", "value", "output"]
+PROJECTIONS: tuple[Projection, ...] = ("query", "key", "value", "output")
+Biased: TypeAlias = bool | Projection | Sequence[Projection]
+
+
+class KernelOptions(LayerOptions, total=False):
+    """Keyword arguments of the four kernels and biases, named as in Keras's layers."""
+
+    kernel_initializer: Initializer
+    bias_initializer: Initializer
+    kernel_regularizer: Any
+    bias_regularizer: Any
+    kernel_constraint: Any
+    bias_constraint: Any
+
+
+class ProjectionOptions(KernelOptions, total=False):
+    """Keyword arguments of the projections."""
+
+    key_dim: int | None
+    value_dim: int | None
+    use_bias: Biased
+    output_shape: int | None
+    seed: int | None
+
+
+class AttentionOptions(ProjectionOptions, total=False):
+    """Keyword arguments of the projections and of the attention weights."""
+
+    dropout: float
+    score: GivenScore
+    num_key_value_heads: int | None
+    position: Part | None
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
-class MultiHeadAttention(Traced, AttentionHooks):
+class MultiHeadAttention(Traced, Arguments, Composite, keras.layers.Layer):
     """Multi-head attention; a drop-in for `keras.layers.MultiHeadAttention` on sequences.
 
     `head_i = softmax(X_q W_i^Q (X_k W_i^K)^T / sqrt(d_k)) X_v W_i^V`, output
@@ -32,7 +116,13 @@ class MultiHeadAttention(Traced, AttentionHooks):
     nothing gives zeros before the output projection, with and without scores; a padded query is one
     of zeros, which Keras lets attend to nothing.
 
-    A subclass overrides what differs: `prepare_query`, `prepare_key`, `make_mask` or `attend`.
+    A subclass overrides the methods that differ: `prepare_query`, `prepare_key`, `make_mask` or
+    `attend`.
+
+    Attributes:
+        input_names: Names of the inputs in error messages.
+        head_dims: Once built, the number of heads of keys and values, and the dimensions of a key
+            and a value.
 
     Args:
         num_heads: Number of heads (H).
@@ -86,6 +176,122 @@ class MultiHeadAttention(Traced, AttentionHooks):
     >>> tuple(output.shape), tuple(weights.shape)
     ((2, 5, 12), (2, 3, 5, 7))
     """
+
+    _refuse = refuse
+    input_names = ("query", "value", "key")
+
+    def __init__(
+        self,
+        num_heads: int,
+        key_dim: int | None = None,
+        value_dim: int | None = None,
+        dropout: float = 0.0,
+        use_bias: Biased = True,
+        score: GivenScore = "scaled_dot",
+        num_key_value_heads: int | None = None,
+        position: Part | None = None,
+        output_shape: int | None = None,
+        seed: int | None = None,
+        **kwargs: Unpack[KernelOptions],
+    ) -> None:
+        options: dict[str, Any] = {**kwargs}
+        kernel_initializer = options.pop("kernel_initializer", "glorot_uniform")
+        bias_initializer = options.pop("bias_initializer", "zeros")
+        kernel_regularizer = options.pop("kernel_regularizer", None)
+        bias_regularizer = options.pop("bias_regularizer", None)
+        kernel_constraint = options.pop("kernel_constraint", None)
+        bias_constraint = options.pop("bias_constraint", None)
+        super().__init__(**options)
+        self.kernel_initializer = keras.initializers.get(kernel_initializer)
+        self.bias_initializer = keras.initializers.get(bias_initializer)
+        self.kernel_regularizer = keras.regularizers.get(kernel_regularizer)
+        self.bias_regularizer = keras.regularizers.get(bias_regularizer)
+        self.kernel_constraint = keras.constraints.get(kernel_constraint)
+        self.bias_constraint = keras.constraints.get(bias_constraint)
+        if isinstance(use_bias, (tuple, list)) and all(name in PROJECTIONS for name in use_bias):
+            use_bias = tuple(use_bias)
+        elif use_bias not in (True, False, "output"):
+            expected = f"True, False, 'output', or some of {', '.join(PROJECTIONS)}"
+            self._refuse("use_bias", expected, repr(use_bias))
+        self.use_bias = use_bias
+        self.num_heads = whole_number(self, "num_heads", num_heads)
+        self.key_dim = whole_number(self, "key_dim", key_dim, optional=True)
+        self.value_dim = whole_number(self, "value_dim", value_dim, optional=True)
+        self.dropout = rate(self, "dropout", dropout)
+        if score is None or isinstance(score, (int, tuple, list)):
+            hint = "; `output_shape`, Keras's sixth argument, is given by name"
+            self._refuse("score", f"one of {', '.join(SCORES)}, or a Score{hint}", repr(score))
+        self.score = part(self, "score", score, Score, SCORES)
+        shared = whole_number(self, "num_key_value_heads", num_key_value_heads, optional=True)
+        if self.num_heads % (shared or self.num_heads):
+            self._refuse("num_key_value_heads", f"a divisor of `num_heads`={num_heads}", shared)
+        self.num_key_value_heads = shared
+        self.position = None
+        if position is not None:
+            self.position = part(self, "position", position, AttentionPositionEncoding)
+        if isinstance(output_shape, (tuple, list)) and len(output_shape) == 1:
+            output_shape = output_shape[0]  # as Keras's configuration has it
+        # Keras reserves the public name.
+        self._output_shape = whole_number(self, "output_shape", output_shape, optional=True)
+        self.seed = seed
+        self.supports_masking = True
+        self.attention_observer = None  # a function that is shown the weights of every call
+        self.attention_change = None  # a function of the weights, whose result is attended with
+
+    def build(
+        self, query_shape: Shape, value_shape: Shape | None = None, key_shape: Shape | None = None
+    ) -> None:
+        value_shape = query_shape if value_shape is None else value_shape
+        key_shape = value_shape if key_shape is None else key_shape
+        shapes = (query_shape, value_shape, key_shape)
+        self._check_shapes(*shapes)
+        if self.key_dim is None and query_shape[-1] % self.num_heads:
+            expected = f"a divisor of the width of `{self.input_names[0]}`, {query_shape[-1]}"
+            self._refuse("num_heads", f"{expected}, unless `key_dim` is given", self.num_heads)
+        self._widths = tuple(shape[-1] for shape in shapes)
+        key_dim = self.key_dim or query_shape[-1] // self.num_heads
+        value_dim = self.value_dim or key_dim
+        heads, shared = self.num_heads, self.num_key_value_heads or self.num_heads
+        self.head_dims = (shared, key_dim, value_dim)
+        equation = "abc,cde->abde"
+        self.query_dense = self._projection("query", equation, (None, heads, key_dim))
+        self.query_dense.build(query_shape)
+        self.key_dense = self._projection("key", equation, (None, shared, key_dim))
+        self.key_dense.build(key_shape)
+        self.value_dense = self._projection("value", equation, (None, shared, value_dim))
+        self.value_dense.build(value_shape)
+        width = self._output_shape or query_shape[-1]
+        self.output_dense = self._projection("attention_output", "abcd,cde->abe", (None, width))
+        self.output_dense.build((*query_shape[:-1], self.num_heads, value_dim))
+        query_shape = (query_shape[0], heads, query_shape[1], key_dim)
+        self.score.build(query_shape, (key_shape[0], shared, key_shape[1], key_dim))
+        if self.position is not None:
+            self.position.build(query_shape)
+        self.dropout_layer = Dropout(self.dropout, seed=self.seed, dtype=self.dtype_policy)
+
+    def _projection(self, name: str, equation: str, output_shape: Any) -> keras.layers.Layer:
+        # One instance for several kernels would make them equal.
+        def fresh(initializer: Any) -> Any:
+            return type(initializer).from_config(initializer.get_config())
+
+        name_of_bias, biased = name.removeprefix("attention_"), cast(Any, self.use_bias)
+        if biased not in (True, False):
+            biased = name_of_bias == biased if isinstance(biased, str) else name_of_bias in biased
+        projection = keras.layers.EinsumDense(
+            equation,
+            output_shape=output_shape,
+            bias_axes=equation.split("->")[1][2:] if biased else None,
+            kernel_initializer=fresh(self.kernel_initializer),
+            bias_initializer=fresh(self.bias_initializer),
+            kernel_regularizer=self.kernel_regularizer,
+            bias_regularizer=self.bias_regularizer,
+            kernel_constraint=self.kernel_constraint,
+            bias_constraint=self.bias_constraint,
+            name=name,
+            dtype=self.dtype_policy,
+        )
+        projection.supports_masking = True  # or Keras warns that it loses an implicit mask
+        return projection
 
     def call(
         self, query: Tensor, value: Tensor | None = None, key: Tensor | None = None,
@@ -150,3 +356,234 @@ class MultiHeadAttention(Traced, AttentionHooks):
             if id(x) not in hidden:
                 hidden[id(x)] = hide_padding(x, padding)
         return *(hidden[id(x)] for x in (query, value, key)), padding
+
+    def prepare_query(self, query: Tensor, positions: Tensor | None) -> Tensor:
+        """A hook: queries as they are compared.
+
+        Args:
+            query: `(batch, heads, queries, key_dim)`.
+            positions: int32 `(queries,)`; None in cross-attention token by token.
+
+        Returns:
+            Same shape.
+        """
+        query = self.score.normalize_query(query)
+        if self.position is not None:
+            query = self.position.transform(query, positions)
+        return self.score.prepare_query(query)
+
+    def prepare_key(self, key: Tensor, positions: Tensor | None) -> Tensor:
+        """A hook: keys `(batch, key_value_heads, keys, key_dim)` as compared and cached."""
+        key = self.score.normalize_key(key)
+        if self.position is not None:
+            key = self.position.transform(key, positions)
+        return self.score.prepare_key(key)
+
+    def make_mask(
+        self,
+        query: Tensor,
+        key: Tensor,
+        attention_mask: Tensor | None,
+        padding: Tensor | None,
+        causal: bool,
+    ) -> Tensor | None:
+        """A hook: what each query may attend to.
+
+        Args:
+            query, key: The inputs, `(batch, queries, width)` and `(batch, keys, width)`.
+            attention_mask: The caller's, bool `(queries, keys)` or `(batch, heads, queries, keys)`,
+                axes of which may be 1; or None.
+            padding: Bool `(batch, keys)`, True = real token; or None.
+            causal: Whether query `i` sees keys `0 .. i` only.
+
+        Returns:
+            What `attend` takes as `mask`: bool that broadcasts against `(batch, heads, queries,
+            keys)`, or None for everything.
+        """
+        masks = [] if attention_mask is None else [attention_mask]
+        if causal:
+            masks.append(causal_mask(ops.shape(query)[1], ops.shape(key)[1]))
+        if padding is not None:
+            masks.append(ops.expand_dims(padding, (1, 2)))  # LiteRT has no `[:, None, None]` here
+        return combine_masks(*masks) if masks else None
+
+    def attend(
+        self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, bias: Tensor | None,
+        positions: Sequence[Tensor], training: bool | None = None
+    ) -> tuple[Tensor, Tensor | None]:  # fmt: skip
+        """A hook: from what was prepared to the output of the heads.
+
+        Args:
+            query: `(batch, heads, queries, key_dim)`.
+            key: `(batch, key_value_heads, keys, key_dim)`.
+            value: `(batch, key_value_heads, keys, value_dim)`.
+            mask: From `make_mask`.
+            bias: Added to the scores `(batch, heads, queries, keys)`, against which it broadcasts;
+                or None.
+            positions: Those of the queries and of the keys, int32 vectors.
+            training: Whether dropout acts.
+
+        Returns:
+            `(batch, heads, queries, value_dim)`, and the weights before dropout `(batch, heads,
+            queries, keys)`, or None where there are none.
+        """
+        heads, shared = query.shape[1], key.shape[1]
+        if self.position is not None:
+            term = self.position.bias(query, *positions)
+            bias = term if bias is None else bias if term is None else ops.add(bias, term)
+        together = query if heads == shared else regroup(query, shared)
+        scores = self.score.compare(together, key)  # (batch, shared, group * queries, keys)
+        scores = scores if heads == shared else regroup(scores, heads)
+        weights = ops.cast(softmax_of_visible(scores, mask, bias), query.dtype)
+        weights = weights if self.attention_change is None else self.attention_change(weights)
+        dropped = self.dropout_layer(weights, training=True) if training else weights
+        y = product(dropped, value)  # (batch, heads, queries, value_dim)
+        more = None if self.position is None else self.position.values(dropped, *positions)
+        return y if more is None else y + more, weights
+
+    def attend_to(
+        self, inputs: tuple[Tensor, Tensor], prepared: tuple[Tensor, Tensor, Tensor],
+        pairs: Tensor | None, padding: Tensor | None, causal: bool, bias: Tensor | None,
+        positions: Sequence[Tensor], training: bool | None = None, wanted: bool = False
+    ) -> tuple[Tensor, Tensor | None]:  # fmt: skip
+        """`attend` under `make_mask`, or another way to the same output where nobody is to see it.
+
+        The weights of all pairs are made where they are wanted, where `attend` is overridden, and
+        where `way_of` says "plain".
+
+        Args:
+            inputs: `query` and `key` of the call, `(batch, length, width)`.
+            prepared: Queries, keys and values as `attend` takes them.
+            pairs, padding, causal: As `make_mask` takes them.
+            bias, positions, training: As `attend` takes them.
+            wanted: Whether the weights are.
+
+        Returns:
+            As `attend`; None in place of weights that were not made.
+        """
+        overridden = type(self).attend is not MultiHeadAttention.attend
+        wanted = wanted or self.attention_change is not None
+        way: Way = "plain" if wanted or overridden else way_of(self, *inputs, training)
+        # A mask of one's own may depend on `causal` in any manner.
+        as_flag = way != "plain" and type(self).make_mask is MultiHeadAttention.make_mask
+        mask = self.make_mask(*inputs, pairs, padding, causal and not as_flag)
+        if way == "plain":
+            return self.attend(*prepared, mask, bias, positions, training)
+        causal = causal and as_flag
+        return attend_without_weights(self, way, *prepared, mask, bias, causal, training), None
+
+    def _check_shapes(self, *shapes: Any) -> None:
+        """Raises ValueError unless inputs of these shapes can attend to one another."""
+        for name, shape in zip(self.input_names, shapes, strict=True):
+            if len(shape) != 3 or shape[-1] is None:
+                expected = "of shape (batch, length, width) with a known width"
+                self._refuse(name, expected, f"shape {tuple(shape)}")
+        self._check_lengths(shapes[1][1], shapes[2][1])
+
+    def _check_lengths(self, values: Any, keys: Any) -> None:
+        if None not in (values, keys) and values != keys:
+            _, value, key = self.input_names
+            self._refuse(key, f"as long as `{value}`, {values}", f"length {keys}")
+
+    def compute_output_shape(
+        self, query_shape: Shape, value_shape: Shape | None = None, key_shape: Shape | None = None
+    ) -> Shape:
+        if value_shape is not None:
+            key_shape = value_shape if key_shape is None else key_shape
+            self._check_shapes(query_shape, value_shape, key_shape)
+        return (*query_shape[:-1], self._output_shape or query_shape[-1])
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Self:
+        """From a configuration of this class, or of Keras's layer."""
+        return super().from_config(our_arguments(cls, config))
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            **super().get_config(),
+            "num_heads": self.num_heads,
+            "key_dim": self.key_dim,
+            "value_dim": self.value_dim,
+            "dropout": self.dropout,
+            "score": serialized(self.score),
+            "num_key_value_heads": self.num_key_value_heads,
+            "position": serialized(self.position),
+            "output_shape": self._output_shape,
+            "seed": self.seed,
+            "use_bias": self.use_bias,
+            "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
+            "bias_initializer": keras.initializers.serialize(self.bias_initializer),
+            "kernel_regularizer": keras.regularizers.serialize(self.kernel_regularizer),
+            "bias_regularizer": keras.regularizers.serialize(self.bias_regularizer),
+            "kernel_constraint": keras.constraints.serialize(self.kernel_constraint),
+            "bias_constraint": keras.constraints.serialize(self.bias_constraint),
+        }
+
+
+@keras.saving.register_keras_serializable("keras_transformers")
+class SelfAttention(MultiHeadAttention):
+    """Multi-head attention of a sequence to itself.
+
+    Queries, keys and values are projections of the same `x` (Vaswani et al. 2017,
+    https://arxiv.org/abs/1706.03762, section 3.2.3).
+
+    Args:
+        num_heads, key_dim, value_dim, dropout, use_bias, ...: See `MultiHeadAttention`.
+
+    Call arguments:
+        x: `(batch, length, hidden_dim)`.
+        attention_mask: Optional bool `(batch, length, length)`; True = attend. See
+            `MultiHeadAttention`.
+        attention_bias: Optional, added to the scores.
+        positions: Optional, `(length, hidden_dim)` or `(batch, length, hidden_dim)`, added to what
+            queries and keys are made of, not to the values (Carion et al. 2020,
+            https://arxiv.org/abs/2005.12872, section A.3).
+        return_attention_scores: Whether to return the weights too.
+        training: Whether dropout acts.
+        mask, x_mask: `(batch, length)` padding mask, filled in by Keras.
+
+    Returns:
+        `(batch, length, hidden_dim)`, and the weights `(batch, heads, length, length)` on request.
+
+    Raises:
+        ValueError: As `MultiHeadAttention`.
+
+    Example:
+    >>> import numpy as np
+    >>> from keras_transformers.layers import SelfAttention
+    >>> tuple(SelfAttention(num_heads=2)(np.ones((3, 5, 8), "float32")).shape)
+    (3, 5, 8)
+    """
+
+    takes_mask = True
+
+    causal = False
+    input_names = ("x", "x", "x")
+
+    def build(self, x_shape: Shape) -> None:
+        super().build(x_shape)
+
+    def call(
+        self, x: Tensor, attention_mask: Tensor | None = None, attention_bias: Tensor | None = None,
+        positions: Tensor | None = None, return_attention_scores: bool = False,
+        training: bool | None = None, mask: Tensor | None = None, x_mask: Tensor | None = None
+    ) -> MaybeWeights:  # fmt: skip
+        if self.position is not None:
+            x = self.position.fits(x, self.causal)
+        if mask is not None or x_mask is not None:
+            x_mask = given_padding(self, x, mask=mask, x_mask=x_mask)
+        placed = x if positions is None else with_positions(self, "positions", x, positions)
+        return super().call(
+            placed,
+            x,
+            placed,
+            attention_mask=attention_mask,
+            use_causal_mask=self.causal,
+            attention_bias=attention_bias,
+            return_attention_scores=return_attention_scores,
+            training=training,
+            value_mask=x_mask,
+        )
+
+    def compute_output_shape(self, x_shape: Shape) -> Shape:
+        return super().compute_output_shape(x_shape)

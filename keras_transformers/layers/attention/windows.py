@@ -9,12 +9,11 @@ from keras import ops
 
 from keras_transformers.annotations import Index, Tensor
 from keras_transformers.assertions import divides, require, same
-from keras_transformers.layers.attention.learned_scores import ScaledCosineScore
-from keras_transformers.layers.attention.self_attention import SelfAttention
-from keras_transformers.layers.attention.settings import AttentionOptions
-from keras_transformers.layers.errors import named
-from keras_transformers.layers.positions.grid_bias import GridRelativeBias, LogGridBias
-from keras_transformers.layers.vision.patches import cut, patch_sizes, unpatchify
+from keras_transformers.layers.attention.multi_head import AttentionOptions, SelfAttention
+from keras_transformers.layers.attention.scores import ScaledCosineScore
+from keras_transformers.layers.checks import named
+from keras_transformers.layers.patches import cut, patch_sizes, unpatchify
+from keras_transformers.layers.positions.biases import GridRelativeBias, LogGridBias
 
 
 def partition_windows(x: Tensor, window_size: int | Sequence[int]) -> Tensor:

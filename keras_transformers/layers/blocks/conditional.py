@@ -9,8 +9,7 @@ from keras_transformers.layers.attention.conditional import (
     ConditionalCrossAttention,
     ConditionalSelfAttention,
 )
-from keras_transformers.layers.blocks.residual import Block
-from keras_transformers.layers.blocks.settings import BranchOptions
+from keras_transformers.layers.blocks.encoder import Block, BranchOptions
 
 
 @keras.saving.register_keras_serializable("keras_transformers")

@@ -14,10 +14,9 @@ from keras_transformers.annotations import (
     Tensor,
 )
 from keras_transformers.layers.attention.deformable import DeformableAttention
-from keras_transformers.layers.attention.self_attention import SelfAttention
-from keras_transformers.layers.blocks.residual import Block
-from keras_transformers.layers.blocks.settings import BranchOptions
-from keras_transformers.layers.errors import whole_number
+from keras_transformers.layers.attention.multi_head import SelfAttention
+from keras_transformers.layers.blocks.encoder import Block, BranchOptions
+from keras_transformers.layers.checks import whole_number
 
 
 class DeformableBlock(Block):

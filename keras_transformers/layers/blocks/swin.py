@@ -15,12 +15,10 @@ from keras_transformers.layers.attention.windows import (
     rolled,
     shifted_window_mask,
 )
-from keras_transformers.layers.blocks.residual import Block, in_dtype_of
-from keras_transformers.layers.blocks.settings import SwinOptions
-from keras_transformers.layers.errors import refuse
+from keras_transformers.layers.blocks.encoder import Block, SwinOptions, in_dtype_of
+from keras_transformers.layers.checks import refuse
 from keras_transformers.layers.parts import with_arguments
-from keras_transformers.layers.vision.patch_merging import check_map, pad_map
-from keras_transformers.layers.vision.patches import patch_sizes
+from keras_transformers.layers.patches import check_map, pad_map, patch_sizes
 
 
 @keras.saving.register_keras_serializable("keras_transformers")

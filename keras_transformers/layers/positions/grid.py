@@ -1,4 +1,4 @@
-"""Positions on a grid of patches: the learned table, which can be resized, and sinusoids."""
+"""Positions on a grid: learned tables, sinusoids, boxes, and tables at other sizes."""
 
 import math
 from collections.abc import Sequence
@@ -10,10 +10,158 @@ from keras import ops
 
 from keras_transformers.annotations import Index, Initializer, LayerOptions, Mixin, Shape, Tensor
 from keras_transformers.assertions import require, same
-from keras_transformers.layers.arguments import Arguments
-from keras_transformers.layers.errors import named
-from keras_transformers.layers.positions.resizing import resize_positions
+from keras_transformers.layers.base import Arguments
+from keras_transformers.layers.checks import named
 from keras_transformers.layers.positions.sequence import PositionEmbedding, sinusoidal_encoding
+
+
+def resize_positions(
+    table: Any, old_grid: Sequence[int], new_grid: Sequence[Index], antialias: bool = True
+) -> Tensor:
+    """Resamples a table of position embeddings from one grid of patches to another.
+
+    Bicubic and, where the grid shrinks, antialiased: Keys's kernel (a = -0.5) widened by the factor
+    of shrinking, its weights made to sum to 1 at the borders, as in Pillow, TensorFlow, and
+    PyTorch's `interpolate(mode="bicubic", antialias=True)` that timm uses. Rows before the grid's
+    (class token) stay as they are. The method of Dosovitskiy et al. 2021,
+    https://arxiv.org/abs/2010.11929, section 3.2, for fine-tuning at another resolution.
+
+    Args:
+        table: `(prefix + patches, hidden_dim)`.
+        old_grid, new_grid: Number of patches along each axis, for instance `(rows, columns)`; of
+            the new grid integers or scalar tensors.
+        antialias: Whether it is done so; if not, as PyTorch's `interpolate(mode="bicubic")` does
+            it without further arguments: a = -0.75, of the same width whatever the grid, and at
+            the borders the outermost position goes on (DINOv2).
+
+    Returns:
+        `(prefix + new patches, hidden_dim)`, float32.
+
+    Raises:
+        ValueError: If the table has fewer rows than `old_grid` patches, or the grids differ in
+            rank.
+
+    Example:
+    >>> import numpy as np
+    >>> from keras_transformers.layers import resize_positions
+    >>> tuple(resize_positions(np.ones((1 + 49, 6)), (7, 7), (10, 9)).shape)
+    (91, 6)
+    """
+    old_grid, new_grid = tuple(old_grid), tuple(new_grid)
+    prefix = table.shape[0] - math.prod(old_grid)
+    if prefix < 0 or len(old_grid) != len(new_grid):
+        raise ValueError(
+            "resize_positions: `table` must have a row for each patch of `old_grid`, and both "
+            f"grids as many axes. Received: table of shape {tuple(table.shape)}, "
+            f"old_grid={old_grid}, new_grid={new_grid}"
+        )
+    table = ops.cast(table, "float32")
+    hidden_dim = table.shape[-1]
+    grid = ops.reshape(table[prefix:], (*old_grid, hidden_dim))
+    for axis, (old, new) in enumerate(zip(old_grid, new_grid, strict=True)):
+        if not isinstance(new, int) or old != new:
+            weights = _resampling(old, new) if antialias else _interpolation(old, new)
+            grid = ops.tensordot(weights, grid, axes=((1,), (axis,)))
+            grid = ops.moveaxis(grid, 0, axis)
+    return ops.concatenate([table[:prefix], ops.reshape(grid, (-1, hidden_dim))], axis=0)
+
+
+def _centers(old: int, new: Index) -> tuple[Any, Any, Any]:
+    """NumPy or Keras's operations; the factor of shrinking; the new positions among the old."""
+    xp: Any = np if isinstance(new, int) else ops
+    if isinstance(new, int):
+        scale, count = old / new, np.arange(new)
+    else:  # known when the call is made; equal sizes then give the identity
+        scale = old / ops.cast(new, "float64")
+        count = ops.cast(ops.arange(new, dtype="int32"), "float64")
+    return xp, scale, (count + 0.5) * scale
+
+
+def _interpolation(old: int, new: Index) -> Tensor:
+    """As `_resampling`, without antialiasing and a = -0.75."""
+    xp, _, centers = _centers(old, new)
+    positions = np.arange(-2, old + 2)
+    distance = xp.abs(positions + 0.5 - centers[:, None])
+    near = (1.25 * distance - 2.25) * distance**2 + 1
+    far = ((-0.75 * distance + 3.75) * distance - 6) * distance + 3
+    weights = xp.where(distance < 1, near, xp.where(distance < 2, far, 0.0))
+    nearest = np.eye(old)[np.clip(positions, 0, old - 1)]  # of each position, the old one
+    return ops.cast(xp.matmul(weights, nearest), "float32")
+
+
+def _resampling(old: int, new: Index) -> Tensor:
+    """float32 `(new, old)`: the weight of each old position in each new one."""
+    xp, scale, centers = _centers(old, new)
+    distance = xp.abs(np.arange(old) + 0.5 - centers[:, None]) / xp.maximum(scale, 1.0)
+    near = (1.5 * distance - 2.5) * distance**2 + 1
+    far = ((-0.5 * distance + 2.5) * distance - 4) * distance + 2
+    weights = xp.where(distance < 1, near, xp.where(distance < 2, far, 0.0))
+    return ops.cast(weights / xp.sum(weights, axis=1, keepdims=True), "float32")
+
+
+def relative_coordinates(mask: Tensor) -> Tensor:
+    """Where the positions of padded grids lie in their images, as shares of the images' sides.
+
+    The lower and the right border of a position: `cumsum(mask) / sum(mask)` along each axis, in
+    (0, 1] (Carion et al. 2020, https://arxiv.org/abs/2005.12872, as its authors compute it).
+
+    Args:
+        mask: Bool `(batch, rows, columns)`; True = the position belongs to the image.
+
+    Returns:
+        float32 `(batch, rows, columns, 2)`, vertical and horizontal; anything at padding.
+
+    Example:
+    >>> import numpy as np
+    >>> from keras_transformers.layers import relative_coordinates
+    >>> mask = np.array([[[True, True, False], [False, False, False]]])
+    >>> np.asarray(relative_coordinates(mask))[0, 0, :2].round(3).tolist()
+    [[1.0, 0.5], [1.0, 1.0]]
+    """
+    present = ops.cast(mask, "float32")
+    shares = []
+    for axis in (1, 2):
+        reached = ops.cumsum(present, axis=axis)
+        extent = ops.max(reached, axis=axis, keepdims=True)
+        shares.append(reached / ops.maximum(extent, 1.0))
+    return ops.stack(shares, axis=-1)
+
+
+def sinusoidal_coordinates(
+    coordinates: Tensor, hidden_dim: int, max_wavelength: float = 10000.0
+) -> Tensor:
+    """Sinusoidal encodings of coordinates in [0, 1], side by side.
+
+    `[PE(2 pi c_1); PE(2 pi c_2); ...]` with `sinusoidal_encoding`, an equal share of the features
+    for each (Carion et al. 2020, https://arxiv.org/abs/2005.12872, appendix A.4; for boxes, Liu et
+    al. 2022, https://arxiv.org/abs/2201.12329, section 4.2). Computed in float32.
+
+    Args:
+        coordinates: `(..., n)`, for instance from `relative_coordinates` or of boxes.
+        hidden_dim: D; must be a multiple of `2 n`.
+        max_wavelength: As for `sinusoidal_encoding`; small for few positions (20 in that paper).
+
+    Returns:
+        float32 `(..., hidden_dim)`.
+
+    Raises:
+        ValueError: If `hidden_dim` cannot be shared out.
+
+    Example:
+    >>> import numpy as np
+    >>> from keras_transformers.layers import sinusoidal_coordinates
+    >>> tuple(sinusoidal_coordinates(np.zeros((3, 5, 4)), hidden_dim=16).shape)
+    (3, 5, 16)
+    """
+    number = coordinates.shape[-1]
+    if hidden_dim % (2 * number):
+        raise ValueError(
+            f"sinusoidal_coordinates: `hidden_dim` must be a multiple of {2 * number}, a sine and "
+            f"a cosine for each of {number} coordinates. Received: {hidden_dim}"
+        )
+    angles = 2 * math.pi * ops.cast(coordinates, "float32")
+    table = sinusoidal_encoding(angles, hidden_dim // number, max_wavelength)  # (..., n, D / n)
+    return ops.reshape(table, (*ops.shape(table)[:-2], hidden_dim))
 
 
 def fills_grid(

@@ -8,10 +8,15 @@ from keras import ops
 
 from keras_transformers.annotations import Index, Initializer, LayerOptions, Part, Shape, Tensor
 from keras_transformers.assertions import at_most, require
-from keras_transformers.layers.arguments import Arguments
-from keras_transformers.layers.composite import Composite
-from keras_transformers.layers.errors import check_sequence, named, refuse, whole_number
-from keras_transformers.layers.ids import as_ids, known_values
+from keras_transformers.layers.base import Arguments, Composite
+from keras_transformers.layers.checks import (
+    as_ids,
+    check_sequence,
+    known_values,
+    named,
+    refuse,
+    whole_number,
+)
 from keras_transformers.layers.parts import part, serialized
 
 SMALL = 10_000  # below the usual wavelength, where widths and lengths are

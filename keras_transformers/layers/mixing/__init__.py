@@ -1,1 +1,0 @@
-"""What can stand in place of attention: convolution, LSTM, learned and pooled mixing."""

@@ -1,1 +1,0 @@
-"""From images to tokens and between grids: patches, merging, convolutional stems."""
