@@ -28,14 +28,14 @@ search: {{boost: 0.3}}
 ::: keras_transformers.{package}.{name}
     options: {{heading_level: 1}}
 """
-GROUPS = {  # folders of `layers`, in the order in which its page has them
-    "attention": "Attention",
-    "positions": "Positions",
-    "blocks": "Blocks and feed-forward networks",
-    "mixing": "In attention's place",
-    "vision": "Patches and maps",
-    "": "Embeddings, masks, regularization",
+GROUPS = {  # title -> folders and modules of `layers`, in the order of its page
+    "Attention": ("attention",),
+    "Positions": ("positions",),
+    "Blocks and feed-forward networks": ("blocks", "feed_forward", "pooling"),
+    "In attention's place": ("mixers",),
+    "Patches and maps": ("patches", "convolutions"),
 }
+OTHERS = "Embeddings, masks, regularization"  # the title of the other layers
 PAGES = {  # in the order of a life: made, trained, used
     "layers": "Layers",
     "models": "Models",
@@ -65,7 +65,7 @@ PAGES = {  # in the order of a life: made, trained, used
 
 
 class Name(NamedTuple):
-    """A public name, the folder below its package where it is defined, its first line, its page."""
+    """A public name, the folder or module of its package, its first line, and its page."""
 
     name: str
     folder: str
@@ -90,8 +90,7 @@ def public(root: pathlib.Path, package: str) -> list[Name]:
         # `Detector.html` and `detector.html` are one file where the file system ignores case.
         is_shared = name.islower() and name in {other.lower() for other in listed if other != name}
         page = f"{name}_function" if is_shared else name
-        folder = below[0] if len(below) > 1 else ""
-        found.append(Name(name, folder, _summary(root, home, name), page))
+        found.append(Name(name, below[0], _summary(root, home, name), page))
     return sorted(found, key=lambda each: (each.name.lower(), each.name))
 
 
@@ -124,13 +123,14 @@ def _summary(root: pathlib.Path, home: str, name: str) -> str:
     return next((_first(ast.get_docstring(node)) for node in found), "")
 
 
-def grouped(names: list[Name]) -> list[tuple[str, list[Name]]]:
-    """The names under the titles of `GROUPS`; without a title if they stand in no group."""
-    if not any(name.folder and name.folder in GROUPS for name in names):
+def grouped(package: str, names: list[Name]) -> list[tuple[str, list[Name]]]:
+    """The names of `layers` under the titles of `GROUPS`; those of others without a title."""
+    if package != "layers":
         return [("", names)]
+    titles = {folder: title for title, folders in GROUPS.items() for folder in folders}
     return [
-        (title, [name for name in names if name.folder == folder])
-        for folder, title in GROUPS.items()
+        (title, [name for name in names if titles.get(name.folder, OTHERS) == title])
+        for title in (*GROUPS, OTHERS)
     ]
 
 
@@ -145,7 +145,7 @@ def index(root: pathlib.Path, package: str) -> str:
         "",
         ast.get_docstring(_read(root, path)) or "",
     ]
-    for title, names in grouped(public(root, package)):
+    for title, names in grouped(package, public(root, package)):
         lines += ["", f"## {title}"] if title else []
         lines += ["", "| name | what it is |", "| --- | --- |"]
         for name in names:
@@ -157,7 +157,7 @@ def index(root: pathlib.Path, package: str) -> str:
 def summary(root: pathlib.Path, package: str) -> str:
     """The list of a package's pages, for the navigation."""
     lines = [f"* [{PAGES[package]}](index.md)"]
-    for title, names in grouped(public(root, package)):
+    for title, names in grouped(package, public(root, package)):
         lines += [f"* {title}"] if title else []
         indent = "    " if title else ""
         lines += [f"{indent}* [{name.name}]({name.page}.md)" for name in names]

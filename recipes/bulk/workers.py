@@ -83,6 +83,9 @@ def answers(shards, config):
 def _ray():
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is reported to anyone
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    # Ray's core logs an error for every actor that may restart and has arguments, as Ray Data's
+    # have. A lost worker raises an exception, which is reported.
+    os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
     try:
         import ray
         import ray.data
