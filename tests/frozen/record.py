@@ -82,7 +82,7 @@ def record_layer(case):
         loss = sum(tf.reduce_sum(tf.cast(x, "float32") ** 2) for x in tf.nest.flatten(output))
     weights = [weight.value for weight in layer.trainable_weights]
     arrays |= arrays_of([loss, tape.gradient(loss, weights)], "training")
-    if case.of_tokens:
+    if case.of_tokens and case.mixes:
         mask = np.arange(case.inputs[0].shape[1]) < np.array([[6], [4], [1]])
         names = inspect.signature(layer.call).parameters
         name = next((name for name in ("mask", "query_mask") if name in names), None)
@@ -130,7 +130,8 @@ def record_decoding(name):
     }
     arrays = {}
     for kind, search in searches.items():
-        found = generation.generate(model, ids, search=search, max_length=12)
+        given = {"prompt": ids} if name == "language_model" else {"source": ids}
+        found = generation.generate(model, **given, search=search, max_length=12)
         found = found if isinstance(found, dict) else {"tokens": found}
         for key, value in found.items():
             arrays |= arrays_of(value, f"{kind}/{key}")
