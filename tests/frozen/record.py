@@ -44,8 +44,15 @@ def describe(layer):
         [variable.path, list(variable.shape), str(variable.dtype), bool(variable.trainable)]
         for variable in layer.variables
     ]
-    config = keras.saving.serialize_keras_object(layer)
+    config = _without_modules(keras.saving.serialize_keras_object(layer))
     return {"config": config, "variables": variables}
+
+
+def _without_modules(config):
+    """Returns a configuration without the names of modules, which are private paths."""
+    if isinstance(config, dict):
+        return {key: _without_modules(x) for key, x in config.items() if key != "module"}
+    return list(map(_without_modules, config)) if isinstance(config, list | tuple) else config
 
 
 def randomize(layer):
