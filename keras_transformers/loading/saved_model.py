@@ -148,7 +148,10 @@ def _read_signature(folder: pathlib.Path, name: str) -> Any:
         except (OSError, NotImplementedError):  # as on Windows, without the right to do so
             return _read(folder, folder)
         (pathlib.Path(part) / PROGRAM).write_bytes(program.SerializeToString())
-        return _read(pathlib.Path(part), folder)
+        try:
+            return _read(pathlib.Path(part), folder)
+        except ValueError:  # TensorFlow needs more of it; or it is damaged, which this says:
+            return _read(folder, folder)
 
 
 def _keep_signature(graph: Any, name: str) -> bool:
@@ -171,7 +174,10 @@ def _keep_signature(graph: Any, name: str) -> bool:
         if node.WhichOneof("kind") == "function":
             names = [each for each in node.function.concrete_functions if each in needed]
             node.function.concrete_functions[:] = names
-        elif node.bare_concrete_function.concrete_function_name not in {"", *needed}:
+        elif not {
+            node.bare_concrete_function.concrete_function_name,
+            node.captured_tensor.concrete_function,
+        } <= {"", *needed}:
             node.user_object.identifier = "_generic_user_object"  # nodes are known by position
     concrete, library = graph.object_graph_def.concrete_functions, graph.graph_def.library
     for each in set(concrete) - needed:
