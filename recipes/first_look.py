@@ -150,9 +150,8 @@ def _option(field, lines):
     if about:
         below = _comments(lines[field.end_lineno :])
         next_line = lines[field.end_lineno + len(below) :][:1]
-        if below and any(
-            "  # " in line for line in next_line
-        ):  # else they belong to the next field
+        # Comments below belong to the next field unless that has a comment of its own.
+        if below and any("  # " in line for line in next_line):
             about = " ".join([about, *below])
     else:
         about = " ".join(reversed(_comments(lines[field.lineno - 2 :: -1])))

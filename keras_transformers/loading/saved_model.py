@@ -1,9 +1,10 @@
 """A SavedModel of `keras_transformers.export` as a predictor."""
 
+import contextlib
 import pathlib
 import tempfile
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -13,6 +14,9 @@ from keras_transformers.predictors import KINDS, Predictor
 from keras_transformers.pretrained.files import read_json
 
 PROGRAM = "saved_model.pb"
+# Failures to read a signature alone: no right to make links, as on Windows, and a program of which
+# TensorFlow needs more.
+FAILURES = (OSError, NotImplementedError, ValueError)
 ABOUT = pathlib.Path("assets.extra", "keras_transformers.json")
 # An output that only this kind has, for SavedModels that do not say what they are.
 KNOWN_BY = {
@@ -57,13 +61,20 @@ def predictor(
         ValueError: If it has no such signature, is none of ours, or is damaged; the function, too.
         ImportError: If it takes text and tensorflow-text is not installed.
     """
-    inputs, outputs = _signature(folder, signature)
+    signatures = _signatures(folder)
+    if signature not in signatures:
+        raise ValueError(
+            f"load: `signature` must be one of those of {folder}: "
+            f"{', '.join(signatures) or 'none'}. Received: {signature!r}"
+        )
+    inputs = set(signatures[signature].inputs)
+    outputs = set(signatures[signature].outputs)
     kind, labels, languages, previous = _about(folder, inputs, outputs)
     made = KINDS[kind]
     names = _taken(kind, inputs)
     if "image" not in names or "text" in names:
         _register_text_ops(folder)
-    program = _Program(folder, signature, names)
+    program = _Program(folder, [*signatures], signature, names)
     served = made(program, labels, parts, source or folder)
     vars(served).update(languages=languages, previous=previous, loaded=program)
     return served, program.read
@@ -77,13 +88,20 @@ class _Program(Mapping[str, Any]):
 
     Args:
         folder: Path of the SavedModel.
+        signatures: Names of all its signatures.
         signature: Name of the signature that `__call__` uses.
         names: Names of its inputs, in the order in which `__call__` takes them.
     """
 
-    def __init__(self, folder: pathlib.Path, signature: str, names: tuple[str, ...]) -> None:
+    def __init__(
+        self,
+        folder: pathlib.Path,
+        signatures: Sequence[str],
+        signature: str,
+        names: tuple[str, ...],
+    ) -> None:
         self._folder, self._signature, self._names = folder, signature, names
-        self._known = _signatures(folder)
+        self._signatures = signatures
         self._lock = threading.Lock()  # of a request that comes while another thread reads
         self._loaded: Any = None
 
@@ -91,7 +109,7 @@ class _Program(Mapping[str, Any]):
         return self[self._signature](**dict(zip(self._names, given, strict=True)))
 
     def __getitem__(self, name: str) -> Any:
-        if name not in self._known:
+        if name not in self._signatures:
             raise KeyError(name)
         loaded = self._loaded
         if loaded is None or name not in loaded.signatures:
@@ -108,10 +126,10 @@ class _Program(Mapping[str, Any]):
         return run
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._known)
+        return iter(self._signatures)
 
     def __len__(self) -> int:
-        return len(self._known)
+        return len(self._signatures)
 
     def read(self, whole: bool = False) -> None:
         """Reads the signature of `__call__`; with `whole`, all signatures."""
@@ -138,20 +156,15 @@ def _read_signature(folder: pathlib.Path, name: str) -> Any:
     TensorFlow builds every function of a SavedModel anew in Python, whether it is used or not. So
     it is given a copy of the program that has only the functions that the signature needs.
     """
-    program = _program(folder)
+    program = _parse(folder)
     has_assets = any((folder / "assets").glob("*"))  # which may be read later
-    if has_assets or not _keep_signature(program.meta_graphs[0], name):
-        return _read(folder, folder)
-    with tempfile.TemporaryDirectory() as part:
-        try:
-            (pathlib.Path(part) / "variables").symlink_to((folder / "variables").absolute())
-        except (OSError, NotImplementedError):  # as on Windows, without the right to do so
-            return _read(folder, folder)
-        (pathlib.Path(part) / PROGRAM).write_bytes(program.SerializeToString())
-        try:
-            return _read(pathlib.Path(part), folder)
-        except ValueError:  # TensorFlow needs more of it; or it is damaged, which this says:
-            return _read(folder, folder)
+    if not has_assets and _keep_signature(program.meta_graphs[0], name):
+        with tempfile.TemporaryDirectory() as temporary, contextlib.suppress(*FAILURES):
+            part = pathlib.Path(temporary)
+            (part / "variables").symlink_to((folder / "variables").absolute())
+            (part / PROGRAM).write_bytes(program.SerializeToString())
+            return _read(part, folder)
+    return _read(folder, folder)
 
 
 def _keep_signature(graph: Any, name: str) -> bool:
@@ -172,19 +185,19 @@ def _keep_signature(graph: Any, name: str) -> bool:
     maps[0].children.extend(children)
     for node in nodes:
         if node.WhichOneof("kind") == "function":
-            names = [each for each in node.function.concrete_functions if each in needed]
-            node.function.concrete_functions[:] = names
+            kept_functions = [x for x in node.function.concrete_functions if x in needed]
+            node.function.concrete_functions[:] = kept_functions
         elif not {
             node.bare_concrete_function.concrete_function_name,
             node.captured_tensor.concrete_function,
         } <= {"", *needed}:
             node.user_object.identifier = "_generic_user_object"  # nodes are known by position
     concrete, library = graph.object_graph_def.concrete_functions, graph.graph_def.library
-    for each in set(concrete) - needed:
-        del concrete[each]
-    _keep(library.function, lambda function: function.signature.name in needed)
-    _keep(library.gradient, lambda gradient: gradient.function_name in needed)
-    _keep(library.registered_gradients, lambda gradient: gradient.gradient_func in needed)
+    for function_name in set(concrete) - needed:
+        del concrete[function_name]
+    _filter(library.function, lambda function: function.signature.name in needed)
+    _filter(library.gradient, lambda gradient: gradient.function_name in needed)
+    _filter(library.registered_gradients, lambda gradient: gradient.gradient_func in needed)
     return True
 
 
@@ -199,27 +212,31 @@ def _needed_functions(library: Any, signature: Any) -> set[str]:
     waiting = [signature.concrete_function_name]
     while waiting:
         name = waiting.pop()
-        if name in needed or name not in functions:
-            continue
-        needed.add(name)
-        for node in functions[name].node_def:
-            waiting.append(node.op)
-            for key, value in node.attr.items():
-                waiting.append(value.func.name)
-                waiting.extend(function.name for function in value.list.func)
-                if key == "_gradient_op_type":
-                    waiting.append(gradients.get(value.s.decode(), ""))
+        if name in functions and name not in needed:
+            needed.add(name)
+            for node in functions[name].node_def:
+                waiting.extend(_called_functions(node, gradients))
     return needed
 
 
-def _keep(messages: Any, is_kept: Callable[[Any], bool]) -> None:
+def _called_functions(node: Any, gradients: Mapping[str, str]) -> Iterator[str]:
+    """Yields the names of the functions that a node may call; some may be names of operations."""
+    yield node.op
+    for key, value in node.attr.items():
+        yield value.func.name
+        yield from (function.name for function in value.list.func)
+        if key == "_gradient_op_type":
+            yield gradients.get(value.s.decode(), "")
+
+
+def _filter(messages: Any, is_kept: Callable[[Any], bool]) -> None:
     """Removes messages of a repeated field."""
     kept = [message for message in messages if is_kept(message)]
     del messages[:]
     messages.extend(kept)
 
 
-def _program(folder: pathlib.Path) -> Any:
+def _parse(folder: pathlib.Path) -> Any:
     """Returns the `SavedModel` message of a folder.
 
     Raises:
@@ -235,20 +252,9 @@ def _program(folder: pathlib.Path) -> Any:
 
 def _signatures(folder: pathlib.Path) -> dict[str, Any]:
     """Returns name -> `SignatureDef` of a SavedModel, without those of TensorFlow itself."""
-    program = _program(folder)
+    program = _parse(folder)
     found = program.meta_graphs[0].signature_def if program.meta_graphs else {}
     return {name: found[name] for name in sorted(found) if not name.startswith("__")}
-
-
-def _signature(folder: pathlib.Path, name: str) -> tuple[set[str], set[str]]:
-    """Names of the inputs and outputs of a signature, without loading what computes them."""
-    found = _signatures(folder)
-    if name not in found:
-        raise ValueError(
-            f"load: `signature` must be one of those of {folder}: {', '.join(found) or 'none'}. "
-            f"Received: {name!r}"
-        )
-    return set(found[name].inputs), set(found[name].outputs)
 
 
 def _about(
