@@ -43,8 +43,8 @@ def built():
 
 def network():
     """The settings of the model and its weights."""
+    from benchmarks.keywords import transformer_keywords
     from benchmarks.marian import random_weights
-    from keras_transformers.models.transformer import transformer_keywords
 
     model = built()
     return transformer_keywords(model), random_weights(model)

@@ -48,8 +48,8 @@ def pairs():
 
 def for_trainer():
     """The encoded pairs as a list, and the settings of the model."""
+    from benchmarks.keywords import transformer_keywords
     from keras_transformers.models import Transformer
-    from keras_transformers.models.transformer import transformer_keywords
 
     model = Transformer.from_variant("mini", VOCAB)
     model.build({"source": (None, None), "target": (None, None)})

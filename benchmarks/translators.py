@@ -40,9 +40,9 @@ def write(folder, model, tokenizer, searches, endless):
         searches: Dict of beam sizes to searches.
         endless: Whether the model never ends a sentence.
     """
+    from benchmarks.keywords import transformer_keywords
     from benchmarks.marian import set_epsilon
     from keras_transformers.export import Translator
-    from keras_transformers.models.transformer import transformer_keywords
 
     set_epsilon(model, EPSILON)
     for beam, search in searches.items():

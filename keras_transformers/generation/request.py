@@ -304,10 +304,13 @@ def reads_sources(model: object) -> bool:
 
 def vocabularies_of(model: object) -> tuple[int | None, int | None]:
     """Sizes of the vocabularies of sources and of targets; None where a model does not say."""
-    tables = (("source_embedding", "token_embedding"), ("target_embedding", "token_embedding"))
-    found = ([getattr(getattr(model, n, None), "vocab_size", None) for n in ns] for ns in tables)
-    of_sources, of_targets = (next((size for size in sizes if size), None) for sizes in found)
-    return of_sources, of_targets
+    table = getattr(model, "token_embedding", None)
+    source = getattr(model, "source_embedding", None)
+    target = getattr(model, "target_embedding", None)
+    shared = getattr(table, "vocab_size", None)
+    of_sources = getattr(source, "vocab_size", None) or shared
+    of_targets = getattr(target, "vocab_size", None) or shared
+    return of_sources or None, of_targets or None
 
 
 def padding_of(model: object) -> int:
@@ -348,8 +351,10 @@ class Begun(NamedTuple):
 
 def requested(request: Request) -> dict[str, Any]:
     """The tensors of a request that have a row for each sequence."""
-    parts = ((name, getattr(request, name)) for name in PER_ROW)
-    return {n: part for n, part in parts if part is not None and not isinstance(part, int)}
+    parts = {name: part for name, part in request._asdict().items() if name in PER_ROW}
+    return {
+        name: part for name, part in parts.items() if part is not None and not isinstance(part, int)
+    }
 
 
 def take_rows(tree: Any, rows: Tensor, batch: Index) -> Any:

@@ -181,7 +181,7 @@ class Sampling(_Stepwise):
                 "Sampling: `temperature` must be positive and finite, and at least "
                 f"{SMALLEST_NORMAL:.3g}, the smallest normal number of float32; `top_k` and "
                 "`num_samples` integers of at least 1, `top_p` in (0, 1] and `min_p` in [0, 1], "
-                f"and `seed` an integer from 0 on. Received: {wrong[0]}={getattr(self, wrong[0])}"
+                f"and `seed` an integer from 0 on. Received: {wrong[0]}={vars(self)[wrong[0]]}"
             )
 
     @property

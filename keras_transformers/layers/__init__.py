@@ -1,6 +1,6 @@
 """Keras layers, and the pure functions under them."""
 
-from keras_transformers.layers.attention.cached import CausalSelfAttention, CrossAttention
+from keras_transformers.layers.attention.cached import CausalSelfAttention
 from keras_transformers.layers.attention.conditional import (
     ConditionalCrossAttention,
     ConditionalSelfAttention,
@@ -8,7 +8,11 @@ from keras_transformers.layers.attention.conditional import (
 from keras_transformers.layers.attention.deformable import DeformableAttention, sample_levels
 from keras_transformers.layers.attention.linear import LinearAttention
 from keras_transformers.layers.attention.local import LocalAttention
-from keras_transformers.layers.attention.multi_head import MultiHeadAttention, SelfAttention
+from keras_transformers.layers.attention.multi_head import (
+    CrossAttention,
+    MultiHeadAttention,
+    SelfAttention,
+)
 from keras_transformers.layers.attention.pooling import PoolingAttention, SpatialReductionAttention
 from keras_transformers.layers.attention.scores import (
     AdditiveScore,
@@ -32,21 +36,20 @@ from keras_transformers.layers.blocks.conditional import (
     ConditionalDecoderBlock,
     FirstConditionalDecoderBlock,
 )
-from keras_transformers.layers.blocks.decoder import DecoderBlock, SandwichDecoderBlock
 from keras_transformers.layers.blocks.deformable import (
     DeformableDecoderBlock,
     DeformableEncoderBlock,
 )
-from keras_transformers.layers.blocks.encoder import EncoderBlock, FirstEncoderBlock
 from keras_transformers.layers.blocks.pooling import PoolingBlock
 from keras_transformers.layers.blocks.swin import SwinBlock
-from keras_transformers.layers.convolutions import ConvolutionNorm, ResidualBlock, resize_map
-from keras_transformers.layers.embeddings import (
-    ClassAndMeanPooling,
-    ClassToken,
-    RegisterTokens,
-    TokenEmbedding,
+from keras_transformers.layers.blocks.transformer import (
+    DecoderBlock,
+    EncoderBlock,
+    FirstEncoderBlock,
+    SandwichDecoderBlock,
 )
+from keras_transformers.layers.convolutions import ConvolutionNorm, ResidualBlock, resize_map
+from keras_transformers.layers.embeddings import TokenEmbedding
 from keras_transformers.layers.feed_forward import (
     ConvolutionalFeedForward,
     FeedForward,
@@ -70,15 +73,17 @@ from keras_transformers.layers.mixers import (
     RandomSynthesizer,
 )
 from keras_transformers.layers.patches import (
+    ClassToken,
     ConvolutionalStem,
     OverlappingPatchEmbedding,
     PatchEmbedding,
     PatchMerging,
+    RegisterTokens,
     ShiftedPatchEmbedding,
     patchify,
     unpatchify,
 )
-from keras_transformers.layers.pooling import AttentionPooling
+from keras_transformers.layers.pooling import AttentionPooling, ClassAndMeanPooling
 from keras_transformers.layers.positions.biases import (
     ALiBi,
     AttentionPositionEncoding,

@@ -1,18 +1,15 @@
-"""The base of the layers: arguments, symbolic calls, and what is saved of sublayers."""
+"""The base class of the layers: arguments, freezing, and what is saved of sublayers."""
 
 import contextlib
 import contextvars
-import functools
-import inspect
-import itertools
 import types
-from collections.abc import Callable, Collection, Container, Iterator, Sequence
-from typing import Any, Self, cast
+from collections.abc import Container, Iterator, Mapping, Sequence
+from typing import Any, ClassVar, Unpack
 
 import keras
 import numpy as np
 
-from keras_transformers.annotations import Mixin
+from keras_transformers.annotations import LayerOptions, Mixin
 from keras_transformers.layers.adapters import (
     ADAPTERS,
     FROZEN,
@@ -21,235 +18,62 @@ from keras_transformers.layers.adapters import (
     name_by_path,
     restore_adapters,
 )
-from keras_transformers.layers.checks import refuse
+from keras_transformers.layers.checks import refuse, refuse_unknown
 from keras_transformers.layers.low_rank import LowRank
-
-# Keras's, KerasHub's, PyTorch's and transformers' words for what is called by one here.
-WORDS = {
-    "mlp_dim": (
-        "intermediate_dim", "intermediate_size", "dim_feedforward", "feedforward_dim",
-        "feed_forward_dim", "ff_dim", "ffn_dim", "d_ff", "mlp_hidden_dim",
-    ),
-    "hidden_dim": (
-        "hidden_size", "d_model", "model_dim", "embed_dim", "embedding_dim", "emb_dim", "n_embd",
-        "output_dim",
-    ),
-    "num_heads": (
-        "nhead", "n_head", "n_heads", "heads", "num_attention_heads", "num_query_heads",
-    ),
-    "num_key_value_heads": ("key_value_num_heads", "num_kv_heads", "n_kv_heads", "kv_heads"),
-    "key_dim": ("head_dim", "head_size", "dim_head", "kdim", "d_head"),
-    "value_dim": ("vdim",),
-    "num_layers": ("num_hidden_layers", "n_layer", "n_layers", "depth", "num_blocks"),
-    "dropout": ("dropout_rate", "dropout_prob", "hidden_dropout_prob", "hidden_dropout"),
-    "rate": ("p", "drop_prob"),
-    "attention_dropout": ("attention_probs_dropout_prob", "attn_dropout", "attention_dropout_rate"),
-    "drop_path": ("drop_path_rate", "drop_path_prob", "stochastic_depth"),
-    "layer_scale": ("layer_scale_init_value", "layerscale_value"),
-    "norm_epsilon": ("layer_norm_epsilon", "layer_norm_eps", "epsilon", "eps"),
-    "norm_first": ("normalize_first", "pre_norm", "prenorm"),
-    "activation": ("hidden_act", "activation_function", "hidden_activation"),
-    "use_bias": ("bias",),
-    "vocab_size": ("vocabulary_size", "input_dim", "num_embeddings", "num_tokens", "n_vocab"),
-    "max_length": (
-        "sequence_length", "max_sequence_length", "max_len", "max_position_embeddings",
-        "n_positions", "context_length", "block_size",
-    ),
-    "num_classes": ("num_labels", "classes"),
-    "image_size": ("image_shape", "img_size"),
-    "patch_size": ("patch_len",),
-}  # fmt: skip
-OURS = {theirs: ours for ours, words in WORDS.items() for theirs in words}
-# What a block is not told, for it is an argument of one of its parts.
-OF_PARTS = {
-    "attention_dropout": "mixer=SelfAttention(num_heads, dropout=...)",
-    "qkv_bias": "mixer=SelfAttention(num_heads, use_bias=...)",
-    "norm_epsilon": "norm=LayerNormalization(epsilon=...)",
-}
-
-
-class Arguments(Mixin):
-    """A layer or model that knows what it was made with, and the words that others use.
-
-    Comes before Keras's class among the bases. NumPy's numbers become Python's on their way into a
-    constructor, so that they are what they are checked for, and can be written as JSON. Vectors of
-    integers are cast to the compute dtype of the layer, as an operation on floats would do.
-
-    Attributes:
-        vector_arguments: Names of those arguments of `call` that are vectors, a tuple.
-    """
-
-    vector_arguments: tuple[str, ...] = ("x", "query", "value", "key", "context")
-
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        if "__init__" in vars(cls):
-            cls.__init__ = _of_plain_numbers(cls.__init__)  # type: ignore[method-assign]
-
-    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
-        known = None
-        for word, value in kwargs.items():
-            if word not in OURS and word not in ("hidden_dim", *OF_PARTS):
-                continue
-            known = parameters_of(cast(Any, cls)) if known is None else known
-            if word not in known:
-                _refuse_word(cls, word, value, known)
-        made = super().__new__(cls, *args, **kwargs)
-        # A function, for Keras would take layers in a tuple or a dict for layers of this one.
-        made.make_again = functools.partial(cls, *args, **kwargs)
-        return made
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        names = _arguments_of_call(cast(Any, type(self)))
-        given = [
-            self._as_floats(name, value)
-            for name, value in itertools.zip_longest(names[: len(args)], args)
-        ]
-        named = {name: self._as_floats(name, value) for name, value in kwargs.items()}
-        return super().__call__(*given, **named)
-
-    def _as_floats(self, name: str | None, value: Any) -> Any:
-        """The value of an argument of `call`; vectors of integers as floats."""
-        if name not in self.vector_arguments or not hasattr(value, "dtype"):
-            return value
-        dtype = keras.backend.standardize_dtype(value.dtype)
-        if dtype == "bool" or keras.backend.is_int_dtype(dtype):
-            return keras.ops.cast(value, self.compute_dtype)
-        return value
-
-
-def _of_plain_numbers(make: Callable[..., None]) -> Callable[..., None]:
-    @functools.wraps(make)
-    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
-        make(self, *_plain(args), **_plain(kwargs))
-
-    # Keras asks for it without unwrapping.
-    vars(__init__)["__signature__"] = inspect.signature(make)
-    return __init__
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, np.generic):
-        return value.item()
-    if type(value) in (list, tuple):
-        return type(value)(map(_plain, value))
-    if type(value) is dict:
-        return {name: _plain(each) for name, each in value.items()}
-    return value
-
-
-def _refuse_word(cls: type, word: str, value: Any, known: Collection[str]) -> None:
-    ours = OURS.get(word, word)
-    if ours in known:
-        raise ValueError(
-            f"{cls.__name__}: `{word}` is called `{ours}` here. Received: {word}={value!r}"
-        )
-    if ours in OF_PARTS and "mixer" in known:
-        raise ValueError(
-            f"{cls.__name__}: `{word}` is an argument of a part here, {OF_PARTS[ours]}. "
-            f"Received: {word}={value!r}"
-        )
-    if ours == "hidden_dim":
-        raise ValueError(
-            f"{cls.__name__}: `{word}` must be left out, for the width is that of the input. "
-            f"Received: {word}={value!r}"
-        )
-
-
-@functools.cache
-def _arguments_of_call(cls: Any) -> tuple[str, ...]:
-    """The names of what `call` of a class takes, without `self`."""
-    return tuple(inspect.signature(cls.call).parameters)[1:]
-
-
-@functools.cache
-def parameters_of(cls: Any) -> frozenset[str]:
-    """What the constructors of a class and of those it comes from take by name."""
-    return frozenset(
-        name
-        for one in cls.__mro__
-        if "__init__" in vars(one)
-        for name in inspect.signature(one.__init__).parameters
-    )
-
-
-class Traced(Mixin):
-    """Makes a symbolic call of a layer with `compute_output_shape` run its `call` all the same.
-
-    Keras would otherwise ask `compute_output_shape` alone, which knows of no options such as
-    `return_attention_scores`; and what `call` checks, masks for instance, would be checked when the
-    model runs and not where the mistake is made. Inputs have the dtype that Keras casts those of a
-    call to, whether or not the caller has cast them.
-    """
-
-    def compute_output_spec(self, *args: Any, **kwargs: Any) -> Any:
-        args, kwargs = keras.tree.map_structure(self._as_called, (args, kwargs))
-        known = (
-            None not in x.shape[1:]
-            for x in keras.tree.flatten((args, kwargs))
-            if isinstance(x, keras.KerasTensor)
-        )
-        options = kwargs.get("return_attention_scores")
-        if keras.backend.backend() != "tensorflow" and not options and not all(known):
-            return super().compute_output_spec(*args, **kwargs)  # sizes are expressions there
-        return keras.Operation.compute_output_spec(self, *args, **kwargs)
-
-    def _as_called(self, x: Any) -> Any:
-        return self.dtype_policy.convert_input(x, self.autocast, self.input_dtype)
-
 
 TRAINABLE = "trainable_parts"  # of a build configuration
 # Key of a build configuration: its networks have their weights in the order of their equations.
 # Version 0.2.0, whose configurations lack the key, had those of the output first.
 ORDER = "weights_in_order"
 CALIBRATED = ("gptq", "awq")  # quantised by what the layers are given
-# Arguments that `build` reads, and no call: a later value would change the configuration only.
-READ_BY_BUILD = ("dropout", "drop_path", "layer_scale")
+# The arguments that Keras's own constructors of layers take.
+KERAS_ARGUMENTS = frozenset(
+    (*LayerOptions.__annotations__, "input_shape", "batch_shape", "batch_size")
+)
 
 
-_output_first = contextvars.ContextVar("output_first", default=False)
+class BaseLayer(keras.layers.Layer):
+    """The base class of all layers of this package, and of the models (`BaseModel`).
 
+    Keras saves the arguments of a layer. This class also saves what was done later to the layers
+    inside it: quantisation in `dtype`, by the path of each part, and `trainable` in the build
+    configuration. So a layer from a file computes and trains as the saved one did. Setting
+    `trainable` of a frozen layer also reaches the layers that it creates in `build`.
 
-def is_output_first() -> bool:
-    """True while a layer is built whose networks have the weights of their output first."""
-    return _output_first.get()
-
-
-@contextlib.contextmanager
-def output_first(is_so: bool) -> Iterator[None]:
-    """A context in which networks are built with the weights of their output first, or not."""
-    token = _output_first.set(is_so)
-    try:
-        yield
-    finally:
-        _output_first.reset(token)
-
-
-def has_output_first(layer: keras.layers.Layer) -> bool:
-    """True if a layer, or one in it, has the order of weights of version 0.2.0."""
-    return any(getattr(each, "output_first", False) for each in layer._flatten_layers())
-
-
-class Composite(Mixin):
-    """Mixed into layers and models that are made of layers.
-
-    Keras saves the arguments of a layer. What was done later to the layers inside it is kept here:
-    quantisation in `dtype`, by the path of each part, and `trainable` in what `build_from_config`
-    is given. So what a file gives computes and trains as what was saved did. And setting
-    `trainable` sets that of all parts: on TensorFlow Keras passes over a value that the layer has
-    already, whatever its parts have. A part that a frozen layer gets later, in `build` for
-    instance, is frozen too: a model asks the variables inside a layer, not the layer.
+    Attributes:
+        has_own_dtype: True if the layer was given a `dtype`. A layer that is given as a part to
+            another one keeps its own dtype, and otherwise gets that of its owner.
     """
 
-    def __setattr__(self, name: str, value: Any) -> None:
-        if name == "trainable":
-            set_trainable(self, value)
-            return
-        if name in READ_BY_BUILD and getattr(self, "built", False):
-            _refuse_change(self, name, value)
-        super().__setattr__(name, value)
-        if not getattr(self, "trainable", True):
-            _freeze_layers(value)
+    # Arguments of other libraries' layers -> what to give this one instead.
+    elsewhere: ClassVar[Mapping[str, str]] = types.MappingProxyType({})
+
+    def __init__(self, **kwargs: Unpack[LayerOptions]) -> None:
+        unknown = sorted(kwargs.keys() - KERAS_ARGUMENTS)
+        if unknown:
+            options: dict[str, Any] = {**kwargs}
+            refuse_unknown(type(self).__name__, unknown[0], options[unknown[0]], self.elsewhere)
+        super().__init__(**kwargs)
+        self.has_own_dtype = kwargs.get("dtype") is not None
+
+    @property
+    def trainable(self) -> bool:
+        """Whether the layer trains; setting it sets that of all layers inside it.
+
+        On TensorFlow Keras ignores `layer.trainable = True` if the attribute is the object True
+        already, even if layers inside are frozen. So it is the number 1 then, which is equal.
+        """
+        is_trainable: bool = super().trainable
+        inside = self._flatten_layers(include_self=False)
+        if is_trainable and not all(layer._trainable for layer in inside):
+            return 1  # type: ignore[return-value]
+        return is_trainable
+
+    @trainable.setter
+    def trainable(self, value: bool) -> None:
+        for layer in self._flatten_layers():
+            kind: Any = keras.layers.Layer if isinstance(layer, BaseLayer) else type(layer)
+            kind.trainable.fset(layer, value)
 
     def _post_build(self) -> None:
         """Called by Keras when everything in the layer is built: each part gets its own policy.
@@ -265,6 +89,7 @@ class Composite(Mixin):
 
     def get_config(self) -> dict[str, Any]:
         config = super().get_config()
+        config["trainable"] = bool(config["trainable"])
         policies = {
             _path_from(self, layer): _policy_of(layer)
             for layer in self._flatten_layers(include_self=False)
@@ -284,9 +109,9 @@ class Composite(Mixin):
 
     def get_build_config(self) -> Any:
         config = super().get_build_config()
-        if not config:
-            return config
         layers = self._flatten_layers(include_self=False)
+        if not config or not layers or isinstance(self, Adapted):  # which saves its own adapter
+            return config
         adapters = {
             path: layer.adapter.saved()
             for path, layer in _numbered_paths(self, layers).items()
@@ -313,6 +138,72 @@ class Composite(Mixin):
             if parts is not None:
                 _set_parts(self, parts)
             _freeze_weights(self, frozen or ())
+
+
+def output_spec_of_call(layer: Any, *args: Any, **kwargs: Any) -> Any:
+    """Returns the symbolic output of a layer by tracing its `call`.
+
+    Layers with options such as `return_attention_scores` take it as their method
+    `compute_output_spec`. Keras would otherwise ask `compute_output_shape` alone, which knows no
+    options; and what `call` checks, masks for instance, would be checked when the model runs and
+    not where the mistake is made. Inputs have the dtype that Keras casts those of a call to,
+    whether or not the caller has cast them.
+    """
+
+    def as_called(x: Any) -> Any:
+        return layer.dtype_policy.convert_input(x, layer.autocast, layer.input_dtype)
+
+    args, kwargs = keras.tree.map_structure(as_called, (args, kwargs))
+    is_known = (
+        None not in x.shape[1:]
+        for x in keras.tree.flatten((args, kwargs))
+        if isinstance(x, keras.KerasTensor)
+    )
+    options = kwargs.get("return_attention_scores")
+    if keras.backend.backend() != "tensorflow" and not options and not all(is_known):
+        # Sizes are expressions there.
+        return keras.layers.Layer.compute_output_spec(layer, *args, **kwargs)
+    return keras.Operation.compute_output_spec(layer, *args, **kwargs)
+
+
+class ReadByBuild:
+    """An attribute that `build` reads and no call does: it cannot change once the layer is built.
+
+    A later value would change the configuration only.
+    """
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __set__(self, layer: Any, value: Any) -> None:
+        attributes = vars(layer)
+        if attributes.get("built") and value != attributes.get(self.name):
+            expected = "set before the layer is built, for `build` reads it and no call does"
+            refuse(layer, self.name, expected, repr(value))
+        attributes[self.name] = value.item() if isinstance(value, np.generic) else value
+
+
+_output_first = contextvars.ContextVar("output_first", default=False)
+
+
+def is_output_first() -> bool:
+    """True while a layer is built whose networks have the weights of their output first."""
+    return _output_first.get()
+
+
+@contextlib.contextmanager
+def output_first(is_so: bool) -> Iterator[None]:
+    """A context in which networks are built with the weights of their output first, or not."""
+    token = _output_first.set(is_so)
+    try:
+        yield
+    finally:
+        _output_first.reset(token)
+
+
+def has_output_first(layer: keras.layers.Layer) -> bool:
+    """True if a layer, or one in it, has the order of weights of version 0.2.0."""
+    return any(getattr(each, "output_first", False) for each in layer._flatten_layers())
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
@@ -367,7 +258,7 @@ def _check_kept(layer: keras.layers.Layer) -> bool:
     """True; ValueError where a layer was quantised in a way that its policy does not tell."""
     mode = layer.quantization_mode
     if mode in CALIBRATED:  # their settings are in the policy
-        if getattr(layer, f"is_{mode}_calibrated"):
+        if layer.is_gptq_calibrated if mode == "gptq" else layer.is_awq_calibrated:
             return True
         raise ValueError(
             f"{type(layer).__name__} '{layer.path}' cannot be saved: it was made ready for {mode}, "
@@ -400,7 +291,7 @@ def _unlike_their_owner(owner: Any) -> dict[str, bool]:
         outer = waiting.pop(0)
         for layer in outer._flatten_layers(include_self=False, recursive=False):
             if layer.weights and layer.trainable != outer.trainable:
-                found[_path_from(owner, layer)] = layer.trainable
+                found[_path_from(owner, layer)] = bool(layer.trainable)
             waiting.append(layer)
     return found
 
@@ -476,31 +367,16 @@ def _freeze_weights(owner: Any, paths: Any) -> None:
                 weight.trainable = False
 
 
-def _refuse_change(layer: Any, name: str, value: Any) -> None:
-    """Raises ValueError if a built layer gets another value of what only `build` reads."""
-    if value != getattr(layer, name, None):
-        expected = "set before the layer is built, for `build` reads it and no call does"
-        refuse(layer, name, expected, repr(value))
-
-
-def _freeze_layers(value: Any) -> None:
-    """Freezes the layers in what has become an attribute of a frozen layer."""
-    if isinstance(value, keras.layers.Layer):
-        set_trainable(value, False)
-    elif isinstance(value, list | tuple):
-        for item in value:
-            _freeze_layers(item)
-    elif isinstance(value, dict):
-        _freeze_layers(list(value.values()))
-
-
 def _freeze_inside(owner: keras.layers.Layer) -> None:
-    """Freezes what frozen layers of other makes have got in their own `build`.
+    """Freezes the layers that a frozen layer created in its `build`.
 
     A model keeps what was set for its layers, which it has from the beginning.
     """
+    if not owner.trainable and not isinstance(owner, keras.Model):
+        set_trainable(owner, False)
+        return
     for layer in owner._flatten_layers(include_self=False, recursive=False):
-        if isinstance(layer, Composite | keras.Model):
+        if isinstance(layer, BaseLayer | keras.Model):
             continue
         if layer.trainable:
             _freeze_inside(layer)
@@ -595,8 +471,8 @@ class AdaptedOwner(Mixin):
 
 
 def own_adapters(layer: Any) -> None:
-    """Has a layer or model save the adapters in it, where Keras or a `Composite` does not."""
-    if isinstance(layer, Composite | AdaptedOwner | Adapted) or not _has_adapters(layer):
+    """Has a layer or model save the adapters in it, where Keras or a `BaseLayer` does not."""
+    if isinstance(layer, BaseLayer | AdaptedOwner | Adapted) or not _has_adapters(layer):
         return
     if _is_made_of_configurations(layer):
         for inner in layer._flatten_layers(include_self=False, recursive=False):

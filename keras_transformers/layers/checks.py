@@ -1,6 +1,7 @@
 """Checks of arguments, with errors that name layer, argument, expected and received."""
 
 import numbers
+from collections.abc import Mapping
 from typing import Any, NoReturn
 
 import keras
@@ -26,6 +27,70 @@ def beside(argument: str) -> str:
 def named(layer: Any, argument: str) -> str:
     """An argument of a layer as errors name it."""
     return f"{type(layer).__name__} '{layer.name}': `{argument}`"
+
+
+# Names that Keras, KerasHub, PyTorch and transformers use, and the names that they have here. The
+# page docs/migrate/argument_names.md has both tables; a test compares them.
+FOREIGN_NAMES = {
+    "mlp_dim": (
+        "intermediate_dim", "intermediate_size", "dim_feedforward", "feedforward_dim",
+        "feed_forward_dim", "ff_dim", "ffn_dim", "d_ff", "mlp_hidden_dim",
+    ),
+    "hidden_dim": (
+        "hidden_size", "d_model", "model_dim", "embed_dim", "embedding_dim", "emb_dim", "n_embd",
+        "output_dim",
+    ),
+    "num_heads": (
+        "nhead", "n_head", "n_heads", "heads", "num_attention_heads", "num_query_heads",
+    ),
+    "num_key_value_heads": ("key_value_num_heads", "num_kv_heads", "n_kv_heads", "kv_heads"),
+    "key_dim": ("head_dim", "head_size", "dim_head", "kdim", "d_head"),
+    "value_dim": ("vdim",),
+    "num_layers": ("num_hidden_layers", "n_layer", "n_layers", "depth", "num_blocks"),
+    "dropout": ("dropout_rate", "dropout_prob", "hidden_dropout_prob", "hidden_dropout"),
+    "rate": ("p", "drop_prob"),
+    "attention_dropout": ("attention_probs_dropout_prob", "attn_dropout", "attention_dropout_rate"),
+    "drop_path": ("drop_path_rate", "drop_path_prob", "stochastic_depth"),
+    "layer_scale": ("layer_scale_init_value", "layerscale_value"),
+    "norm_epsilon": ("layer_norm_epsilon", "layer_norm_eps", "epsilon", "eps"),
+    "norm_first": ("normalize_first", "pre_norm", "prenorm"),
+    "activation": ("hidden_act", "activation_function", "hidden_activation"),
+    "use_bias": ("bias",),
+    "vocab_size": ("vocabulary_size", "input_dim", "num_embeddings", "num_tokens", "n_vocab"),
+    "max_length": (
+        "sequence_length", "max_sequence_length", "max_len", "max_position_embeddings",
+        "n_positions", "context_length", "block_size",
+    ),
+    "num_classes": ("num_labels", "classes"),
+    "image_size": ("image_shape", "img_size"),
+    "patch_size": ("patch_len",),
+}  # fmt: skip
+# Arguments of other libraries' blocks -> what to give a block here.
+ELSEWHERE = {
+    "hidden_dim": "the width of a block is that of its input",
+    "attention_dropout": "give a block `mixer=SelfAttention(num_heads, dropout=...)`",
+    "qkv_bias": "give a block `mixer=SelfAttention(num_heads, use_bias=...)`",
+    "norm_epsilon": "give a block `norm=LayerNormalization(epsilon=...)`",
+}
+
+
+def refuse_unknown(
+    owner: str, name: str, value: Any, elsewhere: Mapping[str, str] | None = None
+) -> NoReturn:
+    """Raises ValueError: a class does not take this keyword argument.
+
+    The message says what an argument of another library is called here.
+
+    Args:
+        owner: Name of the class.
+        name, value: The argument.
+        elsewhere: Argument -> what to give the class instead of it.
+    """
+    ours = next((ours for ours, names in FOREIGN_NAMES.items() if name in names), name)
+    rule = "is no argument" if ours == name else f"is called `{ours}` here"
+    if elsewhere and ours in elsewhere:
+        rule += f"; {elsewhere[ours]}"
+    raise ValueError(f"{owner}: `{name}` {rule}. Received: {name}={value!r}")
 
 
 def whole_number(

@@ -6,7 +6,7 @@ import keras
 from keras import ops
 
 from keras_transformers.annotations import Activation, Index, LayerOptions, Shape, Tensor
-from keras_transformers.layers.base import Arguments, Composite
+from keras_transformers.layers.base import BaseLayer
 from keras_transformers.layers.checks import check_floating
 from keras_transformers.layers.patches import check_map
 from keras_transformers.layers.rematerialization import Rematerialized
@@ -23,6 +23,7 @@ class Depthwise(keras.layers.DepthwiseConv2D):
         super().__init__(*args, **{"data_format": "channels_last", **kwargs})
 
     def call(self, x: Tensor) -> Tensor:
+        x = ops.cast(x, self.compute_dtype)
         borders = [(side // 2, side // 2) for side in self.kernel_size]
         return super().call(ops.pad(x, ((0, 0), *borders, (0, 0))))
 
@@ -101,7 +102,7 @@ class _FrozenBatchNormalization(keras.layers.BatchNormalization):
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
-class ConvolutionNorm(Arguments, Composite, keras.layers.Layer):
+class ConvolutionNorm(BaseLayer):
     """A convolution without bias, a norm, and an activation.
 
     `act(norm(W * x))` with zeros of half the kernel on every side, as published weights expect it;
@@ -206,7 +207,7 @@ def _strided(x_shape: Shape, stride: int) -> Shape:
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
-class ResidualBlock(Arguments, Composite, Rematerialized, keras.layers.Layer):
+class ResidualBlock(Rematerialized, BaseLayer):
     """The block of a residual network: convolutions beside a short cut.
 
     `relu(x + F(x))` with two 3 x 3 convolutions, or three, 1 x 1, 3 x 3, 1 x 1, around a bottleneck

@@ -1,5 +1,6 @@
-"""Token embeddings, class and register tokens, and products with token tables."""
+"""Token embeddings, and products with token tables."""
 
+import functools
 import itertools
 import math
 from collections.abc import Callable
@@ -10,11 +11,11 @@ import numpy as np
 from keras import ops
 from keras.quantizers import abs_max_quantize
 
-from keras_transformers.annotations import Array, Initializer, LayerOptions, Shape, Tensor
+from keras_transformers.annotations import Array, LayerOptions, Shape, Tensor
 from keras_transformers.gradients import custom_gradient
 from keras_transformers.layers.adapters import Adapted
-from keras_transformers.layers.base import Arguments
-from keras_transformers.layers.checks import as_ids, check_ids, check_sequence, refuse, whole_number
+from keras_transformers.layers.base import BaseLayer
+from keras_transformers.layers.checks import as_ids, check_ids, refuse
 from keras_transformers.layers.low_rank import LowRank
 from keras_transformers.layers.masks import combine_masks
 from keras_transformers.layers.portable import KERNELS
@@ -24,6 +25,7 @@ FEW = 32  # rows up to which blocks of the table are quicker than the whole
 QUANTIZED = 4096  # rows at once
 
 
+@functools.cache
 def _equal_blocks(rows: int) -> int:
     """Number of equal blocks that rows of a table make, near `BLOCKS`: 29 of GPT-2's 50,257."""
     numbers = (number for number in range(2, 4 * BLOCKS + 1) if rows % number == 0)
@@ -138,7 +140,7 @@ class ListedTokens:
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
-class TokenEmbedding(Arguments, Adapted, keras.layers.Layer):
+class TokenEmbedding(Adapted, BaseLayer):
     """Token vectors, scaled by `sqrt(hidden_dim)`, with a tied output projection.
 
     `x = sqrt(D) E[ids]` and `logits(y) = y E^T` (Vaswani et al. 2017, section 3.4,
@@ -239,25 +241,27 @@ class TokenEmbedding(Arguments, Adapted, keras.layers.Layer):
         return table, None
 
     def call(self, ids: Tensor, reverse: bool = False) -> Tensor:
-        self._check(ids, reverse)
+        self._reversed = reverse  # for `compute_mask`, which is not told
         if reverse:
+            self._check_vectors(ids)
             return self.logits(ids)
-        return self.vectors(as_ids(self, "ids", ids, self.vocab_size - 1))
+        if ids.dtype != "int32":
+            ids = as_ids(self, "ids", ids, self.vocab_size - 1)
+        return self.vectors(ids)
 
     def vectors(self, ids: Tensor) -> Tensor:
-        """`call` without checks, for int32 ids that a program has made."""
+        """Returns `sqrt(D) E[ids]`, `(batch, length, hidden_dim)`, without checking int32 ids."""
         ids = ops.maximum(ids, 0) if self.padding_id < 0 else ids
         x = ops.cast(ops.take(self.table, ids, axis=0), self.compute_dtype)
         if self.table_scale is not None:
             x = x / ops.cast(ops.take(self.table_scale, ids, axis=0)[..., None], x.dtype)
-        if self.changes is not None:
+        if getattr(self, "adapter", None) is not None and self.changes is not None:
             x = self.changes.alter_rows(ids, x, self.float_kernel)
         return x * ops.cast(math.sqrt(self.hidden_dim), x.dtype) if self.scale else x
 
-    def _check(self, x: Any, reverse: bool) -> None:
-        """Notes which way, for `compute_mask` is not told, and checks vectors."""
-        self._reversed = reverse
-        if reverse and (not x.shape or x.shape[-1] not in (None, self.hidden_dim)):
+    def _check_vectors(self, x: Any) -> None:
+        """Raises ValueError unless vectors have the width of the table."""
+        if not x.shape or x.shape[-1] not in (None, self.hidden_dim):
             expected = f"vectors of shape (..., {self.hidden_dim}) in reverse"
             refuse(self, "ids", expected, f"shape {tuple(x.shape)}")
 
@@ -269,12 +273,16 @@ class TokenEmbedding(Arguments, Adapted, keras.layers.Layer):
         """
         if isinstance(x, keras.KerasTensor):  # a product made here would have a copy of the table
             return self(x, reverse=True)
-        x = self.before_logits(x)
-        if self.table_scale is None and self._table_changes is None:
-            table = ops.transpose(ops.cast(self._output_weights, self.compute_dtype))
-            return self._with_bias(ops.matmul(ops.cast(x, self.compute_dtype), table))
-        y = self._row_logits(ops.reshape(x, (-1, self.hidden_dim)), self._times_whole)
-        return self._with_bias(ops.reshape(y, (*ops.shape(x)[:-1], self.vocab_size)))
+        if self.logits_scale != 1:
+            x = self.before_logits(x)
+        if self.table_scale is None and getattr(self, "adapter", None) is None:
+            table = self.table if self.tie_weights else self.output_embedding
+            table = ops.transpose(ops.cast(table, self.compute_dtype))
+            y = ops.matmul(ops.cast(x, self.compute_dtype), table)
+        else:
+            y = self._row_logits(ops.reshape(x, (-1, self.hidden_dim)), self._times_whole)
+            y = ops.reshape(y, (*ops.shape(x)[:-1], self.vocab_size))
+        return y if self.bias is None else y + ops.cast(self.bias, y.dtype)
 
     @property
     def output_table(self) -> Any:
@@ -314,13 +322,19 @@ class TokenEmbedding(Arguments, Adapted, keras.layers.Layer):
         """`logits` for one token of every sequence, `(batch, beams, hidden_dim)`: see `tables`."""
         if isinstance(x, keras.KerasTensor):
             return self(x, reverse=True)
-        x = self.before_logits(x)
+        if self.logits_scale != 1:
+            x = self.before_logits(x)
         alone = x.shape[0] == x.shape[1] == 1  # as far as is known when tracing
+        rows = ops.cast(ops.reshape(x, (-1, self.hidden_dim)), self.compute_dtype)
+        if self.table_scale is None and getattr(self, "adapter", None) is None:
+            table = self.table if self.tie_weights else self.output_embedding
+            y = step_product(rows, ops.cast(table, rows.dtype), alone)
+        else:
 
-        def product(rows: Tensor) -> Tensor:
-            return step_product(rows, ops.cast(self._output_weights, rows.dtype), alone)
+            def product(rows: Tensor) -> Tensor:
+                return step_product(rows, ops.cast(self._output_weights, rows.dtype), alone)
 
-        y = self._row_logits(ops.reshape(x, (-1, self.hidden_dim)), product)
+            y = self._row_logits(rows, product)
         y = ops.reshape(y, (-1, x.shape[1], self.vocab_size))
         return y if self.bias is None else y + ops.cast(self.bias, y.dtype)
 
@@ -389,15 +403,18 @@ class TokenEmbedding(Arguments, Adapted, keras.layers.Layer):
     def compute_mask(self, ids: Tensor, previous_mask: Tensor | None = None) -> Tensor | None:
         reverse, self._reversed = self._reversed, False
         masked = self.mask_zero and not reverse
-        real = ops.not_equal(ids, self.padding_id) if masked else None
-        return combine_masks(previous_mask, real)
+        if not masked:
+            return previous_mask
+        return combine_masks(previous_mask, ops.not_equal(ids, self.padding_id))
 
     def compute_output_shape(self, ids_shape: Shape, reverse: bool = False) -> Shape:
         return (*ids_shape[:-1], self.vocab_size) if reverse else (*ids_shape, self.hidden_dim)
 
     def compute_output_spec(self, ids: Any, reverse: bool = False) -> keras.KerasTensor:
-        self._check(ids, reverse)
-        if not reverse:
+        self._reversed = reverse
+        if reverse:
+            self._check_vectors(ids)
+        else:
             check_ids(self, "ids", ids, self.vocab_size - 1)
         shape = self.compute_output_shape(ids.shape, reverse)
         return keras.KerasTensor(shape, dtype=self.compute_dtype)
@@ -414,176 +431,3 @@ class TokenEmbedding(Arguments, Adapted, keras.layers.Layer):
             "logits_scale": self.logits_scale,
             "tie_weights": self.tie_weights,
         }
-
-
-@keras.saving.register_keras_serializable("keras_transformers")
-class ClassToken(Arguments, keras.layers.Layer):
-    """Puts one learned token in front of a sequence; its output stands for the whole.
-
-    `[x_class; x_1; ...; x_N]` (Devlin et al. 2018, https://arxiv.org/abs/1810.04805, section 3;
-    Dosovitskiy et al. 2021, https://arxiv.org/abs/2010.11929, eq. 1). An implicit Keras mask gets
-    one more position.
-
-    Args:
-        initializer: Initialiser of the token.
-
-    Call arguments:
-        x: `(batch, length, hidden_dim)`.
-
-    Returns:
-        `(batch, 1 + length, hidden_dim)`.
-
-    Raises:
-        ValueError: If `x` is not of rank 3.
-
-    Example:
-    >>> import numpy as np
-    >>> from keras_transformers.layers import ClassToken
-    >>> tuple(ClassToken()(np.ones((2, 5, 8), "float32")).shape)
-    (2, 6, 8)
-    """
-
-    def __init__(self, initializer: Initializer = "zeros", **kwargs: Unpack[LayerOptions]) -> None:
-        super().__init__(**kwargs)
-        self.initializer = keras.initializers.get(initializer)
-        self.supports_masking = True
-
-    def build(self, x_shape: Shape) -> None:
-        check_sequence(self, x_shape)
-        self.token = self.add_weight(
-            name="class_token", shape=(1, 1, x_shape[-1]), initializer=self.initializer
-        )
-
-    def call(self, x: Tensor) -> Tensor:
-        token = ops.cast(self.token, x.dtype)
-        token = ops.broadcast_to(token, (ops.shape(x)[0], 1, x.shape[-1]))
-        return ops.concatenate([token, x], axis=1)
-
-    def compute_mask(self, x: Tensor, previous_mask: Tensor | None = None) -> Tensor | None:
-        if previous_mask is None:
-            return None
-        return ops.pad(previous_mask, ((0, 0), (1, 0)), constant_values=True)
-
-    def compute_output_shape(self, x_shape: Shape) -> Shape:
-        batch, length, width = x_shape
-        return (batch, None if length is None else length + 1, width)
-
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "initializer": keras.initializers.serialize(self.initializer),
-        }
-
-
-@keras.saving.register_keras_serializable("keras_transformers")
-class RegisterTokens(Arguments, keras.layers.Layer):
-    """Puts learned tokens into a sequence, for a model to keep there what it needs.
-
-    `[x_class; r_1; ...; r_n; x_1; ...; x_N]` (Darcet et al. 2024, "Vision Transformers Need
-    Registers", https://arxiv.org/abs/2309.16588, section 2.2). They have no positions.
-
-    Args:
-        number: How many, `n` above.
-        after: Behind how many tokens of the sequence they stand.
-        initializer: Initialiser of the tokens.
-
-    Call arguments:
-        x: `(batch, length, hidden_dim)`.
-
-    Returns:
-        `(batch, length + number, hidden_dim)`.
-
-    Raises:
-        ValueError: If `number` is not positive, or `x` not of rank 3.
-
-    Example:
-    >>> import numpy as np
-    >>> from keras_transformers.layers import RegisterTokens
-    >>> tuple(RegisterTokens(4)(np.ones((2, 5, 8), "float32")).shape)
-    (2, 9, 8)
-    """
-
-    def __init__(
-        self,
-        number: int,
-        after: int = 1,
-        initializer: Initializer = "truncated_normal",
-        **kwargs: Unpack[LayerOptions],
-    ) -> None:
-        super().__init__(**kwargs)
-        self.number = whole_number(self, "number", number)
-        self.after = whole_number(self, "after", after, least=0)
-        self.initializer = keras.initializers.get(initializer)
-
-    def build(self, x_shape: Shape) -> None:
-        check_sequence(self, x_shape)
-        self.tokens = self.add_weight(
-            name="register_tokens",
-            shape=(1, self.number, x_shape[-1]),
-            initializer=self.initializer,
-        )
-
-    def call(self, x: Tensor) -> Tensor:
-        tokens = ops.cast(self.tokens, x.dtype)
-        tokens = ops.broadcast_to(tokens, (ops.shape(x)[0], self.number, x.shape[-1]))
-        return ops.concatenate([x[:, : self.after], tokens, x[:, self.after :]], axis=1)
-
-    def compute_output_shape(self, x_shape: Shape) -> Shape:
-        batch, length, width = x_shape
-        return (batch, None if length is None else length + self.number, width)
-
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "number": self.number,
-            "after": self.after,
-            "initializer": keras.initializers.serialize(self.initializer),
-        }
-
-
-@keras.saving.register_keras_serializable("keras_transformers")
-class ClassAndMeanPooling(Arguments, keras.layers.Layer):
-    """The first token and the mean of the patches, side by side: what a linear probe sees.
-
-    `[x_class; mean(x_1, ..., x_N)]` (Oquab et al. 2024, "DINOv2",
-    https://arxiv.org/abs/2304.07193, and their code's linear classifiers). The `pooling` of a `ViT`
-    with a class token.
-
-    Args:
-        prefix_tokens: How many tokens stand before the patches: the class token and registers.
-
-    Call arguments:
-        x: `(batch, tokens, hidden_dim)`.
-
-    Returns:
-        `(batch, 2 * hidden_dim)`.
-
-    Raises:
-        ValueError: If `prefix_tokens` is not positive, or `x` not of rank 3.
-
-    Example:
-    >>> import numpy as np
-    >>> from keras_transformers.layers import ClassAndMeanPooling
-    >>> from keras_transformers.models import ViT
-    >>> model = ViT.from_variant("Ti/16", 10, image_size=32, num_layers=1, class_token=True,
-    ...                          registers=4, pooling=ClassAndMeanPooling(1 + 4))
-    >>> tuple(model(np.zeros((2, 32, 32, 3), "float32")).shape), model.head.kernel.shape[0]
-    ((2, 10), 384)
-    """
-
-    def __init__(self, prefix_tokens: int = 1, **kwargs: Unpack[LayerOptions]) -> None:
-        super().__init__(**kwargs)
-        self.prefix_tokens = whole_number(self, "prefix_tokens", prefix_tokens)
-
-    def build(self, x_shape: Shape) -> None:
-        check_sequence(self, x_shape)
-
-    def call(self, x: Tensor) -> Tensor:
-        mean = ops.mean(x[:, self.prefix_tokens :], axis=1)
-        return ops.concatenate([x[:, 0], mean], axis=-1)
-
-    def compute_output_shape(self, x_shape: Shape) -> Shape:
-        return (x_shape[0], 2 * x_shape[-1])
-
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "prefix_tokens": self.prefix_tokens}

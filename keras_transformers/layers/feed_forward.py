@@ -3,10 +3,11 @@
 from typing import Any, Unpack
 
 import keras
+from keras import ops
 
 from keras_transformers.annotations import Activation, LayerOptions, Shape, Tensor
 from keras_transformers.gradients import custom_gradient
-from keras_transformers.layers.base import Arguments, Composite, is_output_first
+from keras_transformers.layers.base import BaseLayer, ReadByBuild, is_output_first
 from keras_transformers.layers.checks import rate, whole_number
 from keras_transformers.layers.convolutions import Depthwise
 from keras_transformers.layers.patches import check_map
@@ -78,8 +79,10 @@ def _lean_relu(x: Tensor) -> Tensor:
     return custom_gradient(forward, backward, keras.ops.relu)(x)
 
 
-class _FeedForward(Arguments, Composite, keras.layers.Layer):
+class _FeedForward(BaseLayer):
     """What the plain and the gated network share: configuration, dropout, output projection."""
+
+    dropout: Any = ReadByBuild()
 
     hidden_dense: keras.layers.Dense
     output_dense: keras.layers.Dense
@@ -100,7 +103,7 @@ class _FeedForward(Arguments, Composite, keras.layers.Layer):
         self.activation = keras.activations.get(activation)
         self.dropout = rate(self, "dropout", dropout)
         self.use_bias = use_bias
-        self.seed = seed
+        self.seed = None if seed is None else int(seed)
         self.supports_masking = True
 
     def _dense(
@@ -119,19 +122,20 @@ class _FeedForward(Arguments, Composite, keras.layers.Layer):
         self.dropout_layer = Dropout(self.dropout, seed=self.seed, dtype=self.dtype_policy)
         self.output_first = is_output_first()  # if it comes from a file of version 0.2.0
         # The output draws its weights first, so that a seed gives those that it always gave.
-        output = {"output_dense": self._dense(x_shape[-1], "output")}
-        output["output_dense"].build((*x_shape[:-1], self.mlp_dim))
-        hidden = self._built_hidden(x_shape)
+        output = self._dense(x_shape[-1], "output")
+        output.build((*x_shape[:-1], self.mlp_dim))
         # Weights are listed in the order in which layers become attributes.
-        layers = {**output, **hidden} if self.output_first else {**hidden, **output}
-        for name, layer in layers.items():
-            setattr(self, name, layer)
+        if self.output_first:
+            self.output_dense = output
+        self._build_hidden(x_shape)
+        if not self.output_first:
+            self.output_dense = output
 
-    def _built_hidden(self, x_shape: Shape) -> dict[str, keras.layers.Layer]:
-        """Returns the layers before the output, built, by the names of their attributes."""
+    def _build_hidden(self, x_shape: Shape) -> None:
+        """Builds the layers before the output; they become attributes in order."""
         hidden = self._dense(self.mlp_dim, "hidden")
         hidden.build(x_shape)
-        return {"hidden_dense": hidden}
+        self.hidden_dense = hidden
 
     def compute_output_shape(self, x_shape: Shape) -> Shape:
         return x_shape
@@ -180,13 +184,14 @@ class FeedForward(_FeedForward):
     """
 
     def call(self, x: Tensor, training: bool | None = None) -> Tensor:
+        x = ops.cast(x, self.compute_dtype)
         if not training:
             return self.output_dense(self.activation(self.hidden_dense(x)))
         activation = self.activation
         activation = _lean_relu if activation is keras.activations.relu else activation
-        rows = keras.ops.reshape(x, (-1, x.shape[-1]))
+        rows = ops.reshape(x, (-1, x.shape[-1]))  # as `_lean_relu` needs them
         hidden = self.dropout_layer(activation(self.hidden_dense(rows)), training=True)
-        return keras.ops.reshape(self.output_dense(hidden), keras.ops.shape(x))
+        return ops.reshape(self.output_dense(hidden), ops.shape(x))
 
     def step(self, x: Tensor) -> Tensor:
         """`call` without dropout for one token of every sequence, `(batch, beams, hidden_dim)`."""
@@ -239,12 +244,13 @@ class GatedFeedForward(_FeedForward):
     ) -> None:
         super().__init__(mlp_dim, activation, dropout, use_bias, seed, **kwargs)
 
-    def _built_hidden(self, x_shape: Shape) -> dict[str, keras.layers.Layer]:
-        gate = self._dense(self.mlp_dim, "gate", self.activation)
-        gate.build(x_shape)
-        return {"gate_dense": gate, **super()._built_hidden(x_shape)}
+    def _build_hidden(self, x_shape: Shape) -> None:
+        self.gate_dense = self._dense(self.mlp_dim, "gate", self.activation)
+        self.gate_dense.build(x_shape)
+        super()._build_hidden(x_shape)
 
     def call(self, x: Tensor, training: bool | None = None) -> Tensor:
+        x = ops.cast(x, self.compute_dtype)
         hidden = self.gate_dense(x) * self.hidden_dense(x)  # (..., mlp_dim)
         return self.output_dense(self.dropout_layer(hidden, training=True) if training else hidden)
 
@@ -289,13 +295,14 @@ class ConvolutionalFeedForward(_FeedForward):
         check_map(self, x_shape)
         super().build(x_shape)
 
-    def _built_hidden(self, x_shape: Shape) -> dict[str, keras.layers.Layer]:
+    def _build_hidden(self, x_shape: Shape) -> None:
         depthwise = Depthwise(3, use_bias=self.use_bias, name="depthwise", dtype=self.dtype_policy)
-        found = super()._built_hidden(x_shape)
+        super()._build_hidden(x_shape)
         depthwise.build((*x_shape[:-1], self.mlp_dim))
-        return {**found, "depthwise": depthwise}
+        self.depthwise = depthwise
 
     def call(self, x: Tensor, training: bool | None = None) -> Tensor:
+        x = ops.cast(x, self.compute_dtype)
         check_map(self, x.shape)
         hidden = self.activation(self.depthwise(self.hidden_dense(x)))  # (..., mlp_dim)
         return self.output_dense(self.dropout_layer(hidden, training=True) if training else hidden)

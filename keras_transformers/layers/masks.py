@@ -386,3 +386,14 @@ def hidden_from_all(mask: Tensor | None) -> Tensor | None:
     if mask is None or any(size != 1 for size in mask.shape[-3:-1]):
         return None
     return mask[None, :, :, None] if len(mask.shape) == 2 else mask[:, 0, :, :, None]
+
+
+def hide_unseen(mask: Tensor, *tensors: Tensor) -> tuple[Tensor, ...]:
+    """Returns `(batch, heads, keys, dim)` with zeros at keys that no query of `mask` sees.
+
+    There NaN and infinity change nothing then; `mask` is from `given_pairs`.
+    """
+    seen = hidden_from_all(mask)
+    if seen is None:
+        return tensors
+    return tuple(ops.where(seen, x, ops.zeros((), x.dtype)) for x in tensors)

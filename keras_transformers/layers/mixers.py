@@ -13,7 +13,7 @@ from keras import ops
 from keras_transformers.annotations import Activation, LayerOptions, MaybeWeights, Shape, Tensor
 from keras_transformers.assertions import at_most, require, same
 from keras_transformers.layers.attention.scores import masked_softmax
-from keras_transformers.layers.base import Arguments, Composite, Traced, frozen_like
+from keras_transformers.layers.base import BaseLayer, ReadByBuild, frozen_like, output_spec_of_call
 from keras_transformers.layers.checks import check_sequence, named, rate, refuse, whole_number
 from keras_transformers.layers.masks import (
     causal_mask,
@@ -26,7 +26,7 @@ from keras_transformers.layers.projections import batch_size
 from keras_transformers.layers.regularization import Dropout, Orthogonal
 
 
-class Mixer(Arguments, Composite, keras.layers.Layer):
+class Mixer(BaseLayer):
     """What the mixers share: shapes and errors."""
 
     takes_mask = True
@@ -107,6 +107,7 @@ class FourierMixing(Mixer):
         check_sequence(self, x_shape)
 
     def call(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        x = ops.cast(x, self.compute_dtype)
         if mask is not None and not self.ignore_mask:
             expected = "None, for padding changes the transform; see `ignore_mask`"
             self._refuse("mask", expected, "a mask")
@@ -150,6 +151,8 @@ class MLPMixing(Mixer):
     (3, 5, 8)
     """
 
+    dropout: Any = ReadByBuild()
+
     def __init__(
         self,
         mlp_dim: int,
@@ -164,7 +167,7 @@ class MLPMixing(Mixer):
         self.max_length = whole_number(self, "max_length", max_length, optional=True)
         self.activation = keras.activations.get(activation)
         self.dropout = rate(self, "dropout", dropout)
-        self.seed = seed
+        self.seed = None if seed is None else int(seed)
 
     @property
     def most_positions(self) -> int | None:
@@ -174,16 +177,18 @@ class MLPMixing(Mixer):
     def build(self, x_shape: Shape) -> None:
         check_sequence(self, x_shape)
         self._length = self._known_length(self.max_length, x_shape)
-        shapes = {"hidden": (self._length, self.mlp_dim), "output": (self.mlp_dim, self._length)}
-        for name, shape in shapes.items():
-            kernel = self.add_weight(
-                name=f"{name}_kernel", shape=shape, initializer="glorot_uniform"
-            )
-            bias = self.add_weight(name=f"{name}_bias", shape=shape[1:], initializer="zeros")
-            setattr(self, f"{name}_weights", (kernel, bias))
+        self.hidden_weights = self._add_product("hidden", (self._length, self.mlp_dim))
+        self.output_weights = self._add_product("output", (self.mlp_dim, self._length))
         self.dropout_layer = Dropout(self.dropout, seed=self.seed, dtype=self.dtype_policy)
 
+    def _add_product(self, name: str, shape: tuple[int, int]) -> tuple[Any, Any]:
+        """Adds a kernel and a bias."""
+        kernel = self.add_weight(name=f"{name}_kernel", shape=shape, initializer="glorot_uniform")
+        bias = self.add_weight(name=f"{name}_bias", shape=shape[1:], initializer="zeros")
+        return kernel, bias
+
     def call(self, x: Tensor, training: bool | None = None, mask: Tensor | None = None) -> Tensor:
+        x = ops.cast(x, self.compute_dtype)
         x = self._at_most(x, self._length)
         length = ops.shape(x)[1]
         kernels, biases = zip(self.hidden_weights, self.output_weights, strict=True)
@@ -226,7 +231,7 @@ def with_a_step(x: Tensor) -> Tensor:
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
-class BidirectionalRNN(Composite, keras.layers.Layer):
+class BidirectionalRNN(BaseLayer):
     """A recurrent layer and one that reads backwards, side by side: `[RNN(x); RNN reversed(x)]`.
 
     In place of Keras's `Bidirectional`, which copies its layer by way of a configuration. While a
@@ -325,6 +330,8 @@ class ConvolutionMixing(Mixer):
     (3, 5, 8)
     """
 
+    dropout: Any = ReadByBuild()
+
     def __init__(
         self,
         kernel_size: int,
@@ -343,7 +350,7 @@ class ConvolutionMixing(Mixer):
         self.dynamic = dynamic
         self.causal = causal
         self.dropout = rate(self, "dropout", dropout)
-        self.seed = seed
+        self.seed = None if seed is None else int(seed)
 
     def build(self, x_shape: Shape) -> None:
         width = self._check_heads(x_shape)
@@ -366,6 +373,7 @@ class ConvolutionMixing(Mixer):
         self.dropout_layer = Dropout(self.dropout, seed=self.seed, dtype=self.dtype_policy)
 
     def call(self, x: Tensor, training: bool | None = None, mask: Tensor | None = None) -> Tensor:
+        x = ops.cast(x, self.compute_dtype)
         length, width = ops.shape(x)[1], x.shape[2]
         mask = given_padding(self, x, mask=mask)
         x = hide_padding(x, mask)
@@ -477,6 +485,7 @@ class LSTMMixing(Mixer):
         self.output_dense.build((*x_shape[:-1], directions * units))
 
     def call(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        x = ops.cast(x, self.compute_dtype)
         if self.grid is None:
             mask = given_padding(self, x, mask=mask)
             rows, real = (
@@ -509,7 +518,7 @@ class LSTMMixing(Mixer):
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
-class RandomSynthesizer(Traced, Mixer):
+class RandomSynthesizer(Mixer):
     """Attention whose scores are learned for each pair of positions and see no token.
 
     `Concat(softmax(R_h) X W_h^V) W^O` (Tay et al. 2021, https://arxiv.org/abs/2005.00743, section
@@ -545,6 +554,10 @@ class RandomSynthesizer(Traced, Mixer):
     (3, 5, 8)
     """
 
+    dropout: Any = ReadByBuild()
+
+    compute_output_spec = output_spec_of_call
+
     def __init__(
         self,
         num_heads: int,
@@ -561,7 +574,7 @@ class RandomSynthesizer(Traced, Mixer):
         self.rank = whole_number(self, "rank", rank, optional=True)
         self.dropout = rate(self, "dropout", dropout)
         self.causal = causal
-        self.seed = seed
+        self.seed = None if seed is None else int(seed)
 
     @property
     def most_positions(self) -> int | None:
@@ -595,7 +608,7 @@ class RandomSynthesizer(Traced, Mixer):
         training: bool | None = None,
         mask: Tensor | None = None,
     ) -> MaybeWeights:
-        x = self._at_most(x, self._length)
+        x = self._at_most(ops.cast(x, self.compute_dtype), self._length)
         length, width = ops.shape(x)[1], x.shape[2]
         factors = [ops.cast(factor, x.dtype)[:, :length] for factor in self.factors]
         if self.rank is None:

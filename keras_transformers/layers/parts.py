@@ -1,12 +1,11 @@
 """Layers that are given to other layers as arguments: a score, a position term, a mixer.
 
-Who is given one makes copies, so that one object can be given to every block of a stack and each
-has weights of its own.
+The owner copies such a part, so that one object can be given to every block of a stack and each
+copy has weights of its own. A copy is made from the configuration of the part.
 """
 
-import functools
+import copy
 import inspect
-import itertools
 import numbers
 import types
 from collections.abc import Mapping
@@ -15,13 +14,14 @@ from typing import Any, NoReturn
 import keras
 
 from keras_transformers.annotations import Part
-from keras_transformers.layers.base import copy_trainable
+from keras_transformers.layers.base import BaseLayer, copy_trainable
 from keras_transformers.layers.checks import beside, refuse
 
 # What every layer's configuration has and not every constructor takes.
 OF_EVERY_LAYER = ("name", "trainable", "dtype", "activity_regularizer")
 # Keys: of a serialised part that has a dtype of its own, and of a layer that has its owner's.
 OWN_DTYPE, DTYPE_OF_OWNER = "own_dtype", "_dtype_of_owner"
+FUNCTIONS = "<functions>"
 STRIDE_OF_SEEDS = 1_000_003  # between the seeds of two blocks; a prime
 
 
@@ -40,7 +40,7 @@ def part(
     Raises:
         ValueError: If it is nothing of that, cannot be copied, or is built with weights.
     """
-    return Prototype(owner, argument, given, kind, names).copy(owner, argument)
+    return Prototype(owner, argument, given, kind, names, is_own=True).take(owner)
 
 
 class Prototype:
@@ -50,6 +50,11 @@ class Prototype:
 
     Args:
         owner, argument, given, kind, names: See `part`.
+        is_own: Whether a layer that is made here gets the name and dtype of the owner's copy, so
+            that `take` need not copy it.
+
+    Attributes:
+        layer: The layer that was given, or made of a name or a configuration.
     """
 
     def __init__(
@@ -59,13 +64,19 @@ class Prototype:
         given: Any,
         kind: type,
         names: Mapping[str, type] | None = None,
+        is_own: bool = False,
     ) -> None:
         names = names or {}
         layer: Any = given
+        # True if nobody else has the layer, and its name and dtype are those of the owner's copy.
+        self._is_new = False
         if isinstance(given, str) and given in names:
-            layer = names[given]()
+            options = {"name": argument, "dtype": owner.dtype_policy} if is_own else {}
+            layer, self._is_new = names[given](**options), is_own
+            follow_owner(layer, None)
         elif isinstance(given, dict):
-            layer = _from_serialized(given)
+            name = argument if is_own else None
+            layer, self._is_new = _from_serialized(given, name, owner.dtype_policy)
         if not isinstance(layer, kind):
             choice = f"one of {', '.join(map(repr, names))} or " if names else ""
             hint = ""
@@ -77,8 +88,15 @@ class Prototype:
             refuse(owner, argument, f"{choice}{article} {kind.__name__}{hint}", repr(given))
         self.argument = argument
         self.layer: Any = layer
-        if layer is given and hasattr(layer, "make_again") and layer.built and layer.weights:
+        self._config: dict[str, Any] | None = None
+        if layer is given and isinstance(layer, BaseLayer) and layer.built and layer.weights:
             self._refuse_weights(owner)
+
+    def take(self, owner: Any) -> Any:
+        """Makes `layer` the owner's own, a copy unless nobody else has it, and returns it."""
+        if not self._is_new:
+            self.layer, self._is_new = self.copy(owner, self.argument), True
+        return self.layer
 
     def copy(self, owner: Any, name: str, index: int = 0) -> Any:
         """Returns a new layer of that name, in the precision of `owner` unless it has its own.
@@ -89,17 +107,19 @@ class Prototype:
             index: Number of the copy in a stack, which its seeds depend on.
         """
         try:
-            copy = _copied(self.layer, name, owner.dtype_policy, index)
+            if self._config is None:
+                self._config = configuration_of(self.layer)
+            new = _copied(self.layer, self._config, name, owner.dtype_policy, index)
         except (NotImplementedError, TypeError, ValueError) as error:
             reason = " ".join(str(error).split())[:300]
             layer = f"{type(self.layer).__name__} '{self.layer.name}'"
             expected = "a layer that can be made again from its `get_config()`"
             refuse(owner, self.argument, expected, f"{layer}, for which it fails: {reason}")
         if self.layer.weights:  # a functional model has weights from the beginning
-            if len(copy.weights) != len(self.layer.weights):
+            if len(new.weights) != len(self.layer.weights):
                 self._refuse_weights(owner)
-            copy.set_weights(self.layer.get_weights())
-        return copy
+            new.set_weights(self.layer.get_weights())
+        return new
 
     def _refuse_weights(self, owner: Any) -> NoReturn:
         """Raises ValueError: a copy of this part would silently begin with other weights."""
@@ -118,12 +138,13 @@ class Prototype:
 
 
 def part_or_numbers(
-    owner: Any, argument: str, given: Any, kind: type = keras.layers.Layer, **numbers: Any
-) -> Prototype | None:
+    owner: Any, argument: str, given: Any, kind: type = keras.layers.Layer, is_own: bool = False,
+    **numbers: Any
+) -> Prototype | None:  # fmt: skip
     """The `Prototype` of a part that takes the place of numbers; None where they make it.
 
     Args:
-        owner, argument, given, kind: See `part`.
+        owner, argument, given, kind, is_own: See `Prototype`.
         **numbers: Arguments that must be None beside the part.
 
     Raises:
@@ -131,10 +152,18 @@ def part_or_numbers(
     """
     if given is None:
         return None
-    prototype = Prototype(owner, argument, given, kind)
+    prototype = Prototype(owner, argument, given, kind, is_own=is_own)
     for name, number in numbers.items():
         if number is not None:
             refuse(owner, name, beside(argument), f"{name}={number}")
+    return prototype
+
+
+def own_part(owner: Any, argument: str, given: Any, **numbers: Any) -> Prototype | None:
+    """As `part_or_numbers`, but the layer is the owner's own copy."""
+    prototype = part_or_numbers(owner, argument, given, is_own=True, **numbers)
+    if prototype is not None:
+        prototype.take(owner)
     return prototype
 
 
@@ -145,43 +174,81 @@ def norm_prototype(owner: Any, norm: Part | None) -> Prototype:
     return Prototype(owner, "norm", norm, keras.layers.Layer)
 
 
-def _copied(layer: keras.layers.Layer, name: str, owner_policy: Any, index: int = 0) -> Any:
+def configuration_of(layer: keras.layers.Layer) -> dict[str, Any]:
+    """Returns the configuration of a layer, from which it can be made again.
+
+    Raises:
+        TypeError: If `get_config` of a layer of ours misses an argument of the constructor. A copy
+            would silently have the default instead.
+    """
+    config: dict[str, Any] = _unshared(layer.get_config())
+    if isinstance(layer, BaseLayer):
+        parameters = inspect.signature(type(layer).__init__).parameters.values()
+        variable = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+        names = [each.name for each in parameters if each.kind not in variable][1:]
+        # Keras's record of a constructor's arguments, None unless all are numbers and strings.
+        record = getattr(layer, "_auto_config", None)
+        recorded = {} if record is None else record.config
+        config |= {
+            name: recorded[name] for name in names if name in recorded.keys() - config.keys()
+        }
+        missing = [name for name in names if name not in config and name not in OF_EVERY_LAYER]
+        if missing:
+            raise TypeError(f"its `get_config` has no {', '.join(missing)}")
+    return config
+
+
+def _copied(
+    layer: keras.layers.Layer, config: dict[str, Any], name: str, owner_policy: Any, index: int
+) -> Any:
+    """Returns a new layer from the configuration of a part, with the seeds of copy `index`."""
     own = own_policy(layer)
     policy = owner_policy if own is None else _policy_inside(owner_policy, own)
-    if hasattr(layer, "make_again"):  # of ours: with the very objects it was made with
-        again = _seeded_apart(layer.make_again, index)
-        taken = _fitting(again.func, {"name": name, "dtype": policy})
-        copy = again(**taken)
-    else:
-        config = _fold_seeds("", _unshared(layer.get_config()), index)
-        config.update(name=name, dtype=keras.dtype_policies.serialize(policy))
-        taken = _reloadable(type(layer), config)
-        with keras.saving.CustomObjectScope(_functions(layer)):
-            copy = type(layer).from_config(taken)
-    if copy.name != name:
-        copy.name = name
-    if "dtype" not in taken:
-        copy.dtype_policy = policy
-    follow_owner(copy, own)
-    copy_trainable(layer, copy)
-    return copy
+    config = {**copy.deepcopy(config), "name": name}
+    if index:
+        config = _fold_seeds("", config, index)
+    config["dtype"] = keras.dtype_policies.serialize(policy)
+    config = _reloadable(type(layer), config)
+    new = _made_again(layer, config)
+    if new.name != name:
+        new.name = name
+    if "dtype" not in config:
+        new.dtype_policy = policy
+    follow_owner(new, own)
+    if not all(inner._trainable for inner in layer._flatten_layers()):
+        copy_trainable(layer, new)
+    return new
+
+
+def _made_again(layer: keras.layers.Layer, config: dict[str, Any]) -> Any:
+    """Returns a new layer of the class of another one, from a configuration like its own.
+
+    Functions, and the weights of parts that have them from the beginning, are those of the layer.
+    """
+    objects = _own_objects(layer)
+    for function in objects.pop(FUNCTIONS, ()):
+        _put_function(config, function)
+    with keras.saving.CustomObjectScope(objects):
+        new = type(layer).from_config(config)
+    _copy_weights_of_parts(layer, new)
+    return new
 
 
 def own_policy(layer: keras.layers.Layer) -> Any:
     """Returns the dtype policy that a layer was made with; None if it takes that of its owner."""
     if vars(layer).get(DTYPE_OF_OWNER):
         return None
-    if hasattr(layer, "make_again"):
-        is_own = layer.make_again.keywords.get("dtype") is not None
+    if isinstance(layer, BaseLayer):
+        has_own = layer.has_own_dtype
     else:
         # Keras's record of a constructor's arguments, None unless all are numbers and strings.
         # There is no public one. `test_a_part_keeps_its_own_dtype` fails when it changes.
         arguments = getattr(layer, "_auto_config", None)
         if arguments is None:
-            is_own = layer.dtype_policy.name != keras.config.dtype_policy().name
+            has_own = layer.dtype_policy.name != keras.config.dtype_policy().name
         else:
-            is_own = arguments.config.get("dtype") is not None
-    return layer.dtype_policy if is_own else None
+            has_own = arguments.config.get("dtype") is not None
+    return layer.dtype_policy if has_own else None
 
 
 def follow_owner(layer: keras.layers.Layer, own: Any) -> None:
@@ -199,77 +266,114 @@ def _policy_inside(owner_policy: Any, own: Any) -> Any:
     return type(owner_policy)(own, dict(owner_policy))
 
 
-def _from_serialized(config: dict[str, Any]) -> Any:
-    """Returns the layer of a configuration, not built, which the part that is copied from it is."""
+def _from_serialized(
+    config: dict[str, Any], name: str | None, owner_policy: Any
+) -> tuple[Any, bool]:
+    """Returns the layer of a configuration, not built, and whether it is right for its owner.
+
+    It is if it could be given a name and, unless it has its own, the dtype of its owner.
+    """
     config = {key: value for key, value in config.items() if key != "build_config"}
+    inner, has_own = config.get("config"), bool(config.get(OWN_DTYPE))
+    is_right = isinstance(inner, dict) and {"name", "dtype"} <= inner.keys()
+    is_right = is_right and name is not None and not has_own
+    if is_right:
+        dtype = keras.dtype_policies.serialize(owner_policy)
+        config["config"] = {**config["config"], "name": name, "dtype": dtype}
     layer = keras.saving.deserialize_keras_object(config)
-    if isinstance(layer, keras.layers.Layer) and not config.get(OWN_DTYPE):
+    if isinstance(layer, keras.layers.Layer) and not has_own:
         follow_owner(layer, None)
-    return layer
-
-
-def _seeded_apart(again: functools.partial[Any], index: int) -> functools.partial[Any]:
-    """Returns a constructor call whose seeds are those of copy number `index` in a stack."""
-    names = itertools.chain(inspect.signature(again.func).parameters, itertools.repeat(""))
-    positional = [
-        _fold_seeds(name, value, index) for value, name in zip(again.args, names, strict=False)
-    ]
-    keywords = {name: _fold_seeds(name, value, index) for name, value in again.keywords.items()}
-    return functools.partial(again.func, *positional, **keywords)
+    return layer, is_right and isinstance(layer, keras.layers.Layer) and not layer.weights
 
 
 def _fold_seeds(name: str, value: Any, index: int) -> Any:
-    """Folds the number of a copy into the seeds of an argument, of initializers and parts too."""
-    if not index or not _is_seeded(name, value):
-        return value
-    if isinstance(value, numbers.Integral):
-        return (int(value) + index * STRIDE_OF_SEEDS) % 2**31
+    """Folds the number of a copy into the seeds of a configuration, of all parts in it too."""
     if isinstance(value, dict):
         return {key: _fold_seeds(key, item, index) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return type(value)(_fold_seeds(name, item, index) for item in value)
-    if isinstance(value, keras.layers.Layer):
-        return _copied(value, value.name, value.dtype_policy, index)
-    return type(value).from_config(_fold_seeds("", value.get_config(), index))
-
-
-def _is_seeded(name: str, value: Any) -> bool:
-    """True if there is a seed that is a number in an argument, an initializer or a part."""
-    if isinstance(value, numbers.Integral):
-        return name == "seed" and not isinstance(value, bool)
-    if isinstance(value, dict):
-        return any(_is_seeded(key, item) for key, item in value.items())
-    if type(value) in (list, tuple):
-        return any(_is_seeded(name, item) for item in value)
-    if isinstance(value, keras.initializers.Initializer):
-        return _is_seeded("", value.get_config())
-    if not isinstance(value, keras.layers.Layer) or value.weights:
-        return False
-    if hasattr(value, "make_again"):
-        again = value.make_again
-        names = itertools.chain(inspect.signature(again.func).parameters, itertools.repeat(""))
-        positional = zip(names, again.args, strict=False)
-        return any(_is_seeded(key, item) for key, item in (*positional, *again.keywords.items()))
-    try:
-        return _is_seeded("", value.get_config())
-    except (NotImplementedError, TypeError, ValueError):
-        return False  # it cannot be copied, which its owner says
+    if name == "seed" and isinstance(value, numbers.Integral) and not isinstance(value, bool):
+        return (int(value) + index * STRIDE_OF_SEEDS) % 2**31
+    return value
 
 
 def with_arguments(layer: keras.layers.Layer, **changes: Any) -> Any:
-    """A new layer, without weights, made as one of ours was but for these arguments."""
-    again = layer.make_again
-    given = dict(zip(inspect.signature(again.func).parameters, again.args, strict=False))
-    made = again.func(**{**given, **again.keywords, **changes})
-    follow_owner(made, own_policy(layer))
-    copy_trainable(layer, made)
-    return made
+    """Returns a new layer, without weights, made as another one but for these arguments."""
+    config = {**copy.deepcopy(configuration_of(layer)), **changes}
+    changed = _made_again(layer, _reloadable(type(layer), config))
+    follow_owner(changed, own_policy(layer))
+    copy_trainable(layer, changed)
+    return changed
 
 
-def _functions(layer: keras.layers.Layer) -> dict[str, Any]:
-    """A layer's functions by name, for Keras looks for them among the registered ones."""
-    functions = (each for each in vars(layer).values() if isinstance(each, types.FunctionType))
-    return {each.__name__: each for each in functions}
+def _own_objects(layer: keras.layers.Layer) -> dict[str, Any]:
+    """Returns the user's classes inside a layer by name, and its functions in a list.
+
+    Keras looks for the classes of a configuration among the registered ones, and a user's may not
+    be. It would take a function of its own in the place of a user's of the same name.
+    """
+    kinds = (
+        keras.layers.Layer,
+        keras.initializers.Initializer,
+        keras.regularizers.Regularizer,
+        keras.constraints.Constraint,
+    )
+    known = ("keras.", "keras_transformers.")
+    classes: dict[str, Any] = {}
+    functions: list[Any] = []
+    visited: set[int] = set()
+    waiting: list[Any] = [layer]
+    while waiting:
+        value = waiting.pop()
+        if id(value) in visited:
+            continue
+        visited.add(id(value))
+        if isinstance(value, list | tuple):
+            waiting.extend(value)
+        elif isinstance(value, dict):
+            waiting.extend(value.values())
+        elif isinstance(value, Prototype):
+            waiting.append(value.layer)
+        elif isinstance(value, types.FunctionType):
+            if not (value.__module__ or "").startswith(known):
+                functions.append(value)
+        elif isinstance(value, kinds):
+            if not type(value).__module__.startswith(known):
+                classes[type(value).__name__] = type(value)
+            attributes = vars(value).items()  # without TensorFlow's records of the same
+            waiting += [x for name, x in attributes if not name.startswith(("_self_", "_obj_"))]
+    return {**classes, FUNCTIONS: functions} if functions else classes
+
+
+def _put_function(config: Any, function: Any) -> None:
+    """Puts a user's function in the places of a configuration that stand for it."""
+    try:
+        written = keras.activations.serialize(function)
+    except (AttributeError, TypeError, ValueError):  # no activation, but a function of another kind
+        return
+    waiting = [config]
+    while waiting:
+        value = waiting.pop()
+        items = value.items() if isinstance(value, dict) else enumerate(value)
+        for key, item in list(items):
+            if item == written and key not in ("name", "class_name", "module", "registered_name"):
+                value[key] = function
+            elif isinstance(item, dict | list):
+                waiting.append(item)
+
+
+def _copy_weights_of_parts(layer: keras.layers.Layer, new: keras.layers.Layer) -> None:
+    """Copies the weights of parts that have them from the beginning, as functional models do."""
+    waiting = [(layer, new)]
+    while waiting:
+        source, target = waiting.pop()
+        attributes = vars(target)
+        for name, value in vars(source).items():
+            if isinstance(value, Prototype):
+                part, its_copy = value.layer, attributes[name].layer
+                if part.weights:
+                    its_copy.set_weights(part.get_weights())
+                waiting.append((part, its_copy))
 
 
 def arguments_of_call(layer: keras.layers.Layer) -> frozenset[str]:
@@ -277,21 +381,23 @@ def arguments_of_call(layer: keras.layers.Layer) -> frozenset[str]:
     return frozenset(inspect.signature(layer.call).parameters)
 
 
-def _fitting(kind: Any, config: dict[str, Any]) -> dict[str, Any]:
-    """A configuration without what is every layer's and this constructor does not take."""
+def _reloadable(kind: Any, config: dict[str, Any]) -> dict[str, Any]:
+    """Returns a configuration without what every layer has and this constructor does not take.
+
+    A class that reads configurations in a way of its own gets all of it.
+    """
+    own = getattr(kind.from_config, "__func__", None)
+    is_plain = own is getattr(keras.layers.Layer.from_config, "__func__", None)
+    if not (is_plain or issubclass(kind, BaseLayer)):
+        return config
     parameters = inspect.signature(kind.__init__).parameters.values()
     if any(each.kind is each.VAR_KEYWORD for each in parameters):
         return config
-    known = {each.name for each in parameters}
+    names = {each.name for each in parameters}
+    if issubclass(kind, BaseLayer):  # which sets the other arguments of its base class itself
+        return {key: value for key, value in config.items() if key in names}
     items = config.items()
-    return {key: value for key, value in items if key in known or key not in OF_EVERY_LAYER}
-
-
-def _reloadable(kind: Any, config: dict[str, Any]) -> dict[str, Any]:
-    """`_fitting`, unless the class reads configurations in a way of its own."""
-    own = getattr(kind.from_config, "__func__", None)
-    plain = own is getattr(keras.layers.Layer.from_config, "__func__", None)
-    return _fitting(kind, config) if plain else config
+    return {key: value for key, value in items if key in names or key not in OF_EVERY_LAYER}
 
 
 def serialized(layer: Any) -> Any:
@@ -313,14 +419,17 @@ def serialized_parts(given: Any) -> Any:
 
 
 def _unshared(config: Any) -> Any:
-    """A configuration without Keras's marks of objects that are shared.
+    """Removes Keras's marks of shared objects from a configuration, and returns it.
 
     Layers own their parts. And while a file is loaded, Keras marks objects as shared that had the
     same address one after the other, as copies of parts do that live for a moment.
     """
-    if isinstance(config, dict):
-        items = config.items()
-        return {key: _unshared(value) for key, value in items if key != "shared_object_id"}
-    if isinstance(config, (list, tuple)):
-        return type(config)(map(_unshared, config))
+    waiting = [config]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, dict):
+            value.pop("shared_object_id", None)
+            waiting.extend(value.values())
+        elif isinstance(value, list | tuple):
+            waiting.extend(value)
     return config

@@ -1,4 +1,4 @@
-"""Patches of images, signals and volumes: cut, embedded, merged, and put together again."""
+"""Patches of images, signals and volumes: cut, embedded, merged; and tokens beside them."""
 
 import math
 from collections.abc import Sequence
@@ -7,10 +7,18 @@ from typing import Any, Unpack
 import keras
 from keras import ops
 
-from keras_transformers.annotations import Array, Index, LayerOptions, Part, Shape, Tensor
+from keras_transformers.annotations import (
+    Array,
+    Index,
+    Initializer,
+    LayerOptions,
+    Part,
+    Shape,
+    Tensor,
+)
 from keras_transformers.assertions import at_most, divides, require, same
-from keras_transformers.layers.base import Arguments, Composite, frozen_like
-from keras_transformers.layers.checks import check_floating
+from keras_transformers.layers.base import BaseLayer, frozen_like
+from keras_transformers.layers.checks import check_floating, check_sequence, whole_number
 from keras_transformers.layers.parts import norm_prototype
 
 AXES = {1: "length", 2: "height, width", 3: "depth, height, width"}
@@ -39,12 +47,17 @@ def patchify(x: Tensor, patch_size: int | Sequence[int]) -> Tensor:
     >>> [int(value) for value in patches[0, 0]]  # the upper left patch
     [0, 1, 4, 5]
     """
-    return cut(x, patch_sizes(patch_size, len(x.shape) - 2, "patchify"), "patchify")
+    sizes = patch_sizes(patch_size, len(x.shape) - 2, "patchify")
+    return cut(x, sizes, "patchify")
 
 
 def cut(x: Tensor, sizes: Sequence[int], owner: str) -> Tensor:
-    """`patchify` with an int for each axis, in the name of `owner`."""
-    x = whole(x, sizes, owner)
+    """Cuts as `patchify`, with an int for each axis; errors name `owner`."""
+    return split_patches(whole(x, sizes, owner), sizes)
+
+
+def split_patches(x: Tensor, sizes: Sequence[int]) -> Tensor:
+    """Cuts as `patchify`, where whole patches are known to fill `x`."""
     shape = ops.shape(x)
     grid = [extent // size for extent, size in zip(shape[1:-1], sizes, strict=True)]
     parts = [side for pair in zip(grid, sizes, strict=True) for side in pair]
@@ -54,8 +67,21 @@ def cut(x: Tensor, sizes: Sequence[int], owner: str) -> Tensor:
     return ops.reshape(ops.transpose(x, order), (-1, math.prod(grid), math.prod(sizes) * shape[-1]))
 
 
+def are_known_and_fit(shape: Shape, sizes: Sequence[int]) -> bool:
+    """Returns True if all axes but the batch are known, and whole patches fill them."""
+    _, *extents, channels = shape
+    fits = (
+        isinstance(extent, int) and extent >= size and extent % size == 0
+        for extent, size in zip(extents, sizes, strict=True)
+    )
+    return isinstance(channels, int) and all(fits)
+
+
 def whole(x: Tensor, sizes: Sequence[int], owner: str) -> Tensor:
-    """`x`, if whole patches fill it: what is over would become part of another sample."""
+    """Returns `x` if whole patches fill it: a rest would become part of another sample.
+
+    Extents that only the call knows are checked then.
+    """
     check_grid(owner, x.shape, sizes)
     extents = ops.shape(x)[1:]
     if None in extents:
@@ -147,7 +173,7 @@ def _rule(owner: str, sizes: Sequence[int]) -> str:
     )
 
 
-class ToPatches(Arguments, Composite, keras.layers.Layer):
+class ToPatches(BaseLayer):
     """What the layers that make tokens of an image share: sizes, checks and output shape."""
 
     vector_arguments = ()  # images, whose integers are refused
@@ -181,12 +207,21 @@ class ToPatches(Arguments, Composite, keras.layers.Layer):
         return sizes
 
     def _remember(self, x_shape: Shape) -> tuple[int, ...]:
-        """Checks the shape that the layer is built for."""
-        self._channels, self._dims = x_shape[-1], len(x_shape) - 2
-        return self._check(x_shape)
+        """Checks the shape that the layer is built for, and returns the sides of a patch."""
+        self._channels = x_shape[-1]
+        self._dims = len(x_shape) - 2
+        self._sizes = self._check(x_shape)
+        return self._sizes
 
     def _check_input(self, x: Tensor) -> tuple[int, ...]:
-        """What differs from the input that the layer was built for is refused."""
+        """Raises ValueError unless `x` is as the layer was built for; returns a patch's sides."""
+        is_float = keras.backend.is_float_dtype(keras.backend.standardize_dtype(x.dtype))
+        has_axes = len(x.shape) == self._dims + 2 and x.shape[-1] == self._channels
+        if is_float and has_axes and are_known_and_fit(x.shape, self._sizes):
+            return self._sizes
+        return self._check_in_detail(x)
+
+    def _check_in_detail(self, x: Tensor) -> tuple[int, ...]:
         check_floating(self, "x", x)
         if len(x.shape) != self._dims + 2 or x.shape[-1] != self._channels:
             axes = AXES[self._dims]
@@ -267,7 +302,10 @@ class PatchEmbedding(ToPatches):
         self._build_projection(math.prod(self._remember(x_shape)) * x_shape[-1])
 
     def call(self, x: Tensor) -> Tensor:
-        return self.projection(cut(x, self._check_input(x), self._owner))
+        sizes = self._check_input(x)
+        if not are_known_and_fit(x.shape, sizes):
+            x = whole(x, sizes, self._owner)
+        return self.projection(split_patches(x, sizes))
 
     def filters(self) -> Array:
         """The projection as filters over pixels, `(*patch, c, hidden_dim)`, NumPy float32."""
@@ -411,7 +449,9 @@ class ConvolutionalStem(ToPatches):
         self._build_projection(shape[-1])
 
     def call(self, x: Tensor) -> Tensor:
-        x = whole(x, self._check_input(x), self._owner)
+        sizes = self._check_input(x)
+        if not are_known_and_fit(x.shape, sizes):
+            x = whole(x, sizes, self._owner)
         for convolution, norm in zip(self.convolutions, self.norms, strict=True):
             x = ops.relu(norm(convolution(x)))
         rows, columns = ops.shape(x)[1:3]
@@ -423,7 +463,134 @@ class ConvolutionalStem(ToPatches):
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
-class OverlappingPatchEmbedding(Arguments, Composite, keras.layers.Layer):
+class ClassToken(BaseLayer):
+    """Puts one learned token in front of a sequence; its output stands for the whole.
+
+    `[x_class; x_1; ...; x_N]` (Devlin et al. 2018, https://arxiv.org/abs/1810.04805, section 3;
+    Dosovitskiy et al. 2021, https://arxiv.org/abs/2010.11929, eq. 1). An implicit Keras mask gets
+    one more position.
+
+    Args:
+        initializer: Initialiser of the token.
+
+    Call arguments:
+        x: `(batch, length, hidden_dim)`.
+
+    Returns:
+        `(batch, 1 + length, hidden_dim)`.
+
+    Raises:
+        ValueError: If `x` is not of rank 3.
+
+    Example:
+    >>> import numpy as np
+    >>> from keras_transformers.layers import ClassToken
+    >>> tuple(ClassToken()(np.ones((2, 5, 8), "float32")).shape)
+    (2, 6, 8)
+    """
+
+    def __init__(self, initializer: Initializer = "zeros", **kwargs: Unpack[LayerOptions]) -> None:
+        super().__init__(**kwargs)
+        self.initializer = keras.initializers.get(initializer)
+        self.supports_masking = True
+
+    def build(self, x_shape: Shape) -> None:
+        check_sequence(self, x_shape)
+        self.token = self.add_weight(
+            name="class_token", shape=(1, 1, x_shape[-1]), initializer=self.initializer
+        )
+
+    def call(self, x: Tensor) -> Tensor:
+        x = ops.cast(x, self.compute_dtype)
+        token = ops.cast(self.token, x.dtype)
+        token = ops.broadcast_to(token, (ops.shape(x)[0], 1, x.shape[-1]))
+        return ops.concatenate([token, x], axis=1)
+
+    def compute_mask(self, x: Tensor, previous_mask: Tensor | None = None) -> Tensor | None:
+        if previous_mask is None:
+            return None
+        return ops.pad(previous_mask, ((0, 0), (1, 0)), constant_values=True)
+
+    def compute_output_shape(self, x_shape: Shape) -> Shape:
+        batch, length, width = x_shape
+        return (batch, None if length is None else length + 1, width)
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            **super().get_config(),
+            "initializer": keras.initializers.serialize(self.initializer),
+        }
+
+
+@keras.saving.register_keras_serializable("keras_transformers")
+class RegisterTokens(BaseLayer):
+    """Puts learned tokens into a sequence, for a model to keep there what it needs.
+
+    `[x_class; r_1; ...; r_n; x_1; ...; x_N]` (Darcet et al. 2024, "Vision Transformers Need
+    Registers", https://arxiv.org/abs/2309.16588, section 2.2). They have no positions.
+
+    Args:
+        number: How many, `n` above.
+        after: Behind how many tokens of the sequence they stand.
+        initializer: Initialiser of the tokens.
+
+    Call arguments:
+        x: `(batch, length, hidden_dim)`.
+
+    Returns:
+        `(batch, length + number, hidden_dim)`.
+
+    Raises:
+        ValueError: If `number` is not positive, or `x` not of rank 3.
+
+    Example:
+    >>> import numpy as np
+    >>> from keras_transformers.layers import RegisterTokens
+    >>> tuple(RegisterTokens(4)(np.ones((2, 5, 8), "float32")).shape)
+    (2, 9, 8)
+    """
+
+    def __init__(
+        self,
+        number: int,
+        after: int = 1,
+        initializer: Initializer = "truncated_normal",
+        **kwargs: Unpack[LayerOptions],
+    ) -> None:
+        super().__init__(**kwargs)
+        self.number = whole_number(self, "number", number)
+        self.after = whole_number(self, "after", after, least=0)
+        self.initializer = keras.initializers.get(initializer)
+
+    def build(self, x_shape: Shape) -> None:
+        check_sequence(self, x_shape)
+        self.tokens = self.add_weight(
+            name="register_tokens",
+            shape=(1, self.number, x_shape[-1]),
+            initializer=self.initializer,
+        )
+
+    def call(self, x: Tensor) -> Tensor:
+        x = ops.cast(x, self.compute_dtype)
+        tokens = ops.cast(self.tokens, x.dtype)
+        tokens = ops.broadcast_to(tokens, (ops.shape(x)[0], self.number, x.shape[-1]))
+        return ops.concatenate([x[:, : self.after], tokens, x[:, self.after :]], axis=1)
+
+    def compute_output_shape(self, x_shape: Shape) -> Shape:
+        batch, length, width = x_shape
+        return (batch, None if length is None else length + self.number, width)
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            **super().get_config(),
+            "number": self.number,
+            "after": self.after,
+            "initializer": keras.initializers.serialize(self.initializer),
+        }
+
+
+@keras.saving.register_keras_serializable("keras_transformers")
+class OverlappingPatchEmbedding(BaseLayer):
     """Linear projection of patches that overlap, from an image or a grid of tokens to another.
 
     A convolution with zeros of half the kernel's width around the image, and optionally a layer
@@ -524,7 +691,7 @@ class OverlappingPatchEmbedding(Arguments, Composite, keras.layers.Layer):
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
-class PatchMerging(Arguments, Composite, keras.layers.Layer):
+class PatchMerging(BaseLayer):
     """Joins each 2 x 2 neighbours to one token: half the rows and columns, twice the width.
 
     `LN([x_00; x_10; x_01; x_11]) W`, from 4 D to 2 D (Liu et al. 2021,
@@ -572,6 +739,7 @@ class PatchMerging(Arguments, Composite, keras.layers.Layer):
         self.projection.build((None, None, 4 * width))
 
     def call(self, x: Tensor) -> Tensor:
+        x = ops.cast(x, self.compute_dtype)
         check_map(self, x.shape)
         rows, columns = ops.shape(x)[1:3]
         x = pad_map(x, rows % 2, columns % 2)

@@ -8,7 +8,7 @@ from keras import ops
 
 from keras_transformers.annotations import LayerOptions, Shape, Tensor
 from keras_transformers.layers import checks
-from keras_transformers.layers.base import Arguments
+from keras_transformers.layers.base import BaseLayer
 
 
 @keras.saving.register_keras_serializable("keras_transformers", "Orthogonal")
@@ -94,8 +94,18 @@ def _shift(x: Any, bits: Tensor, low: Tensor) -> Tensor:
     return ops.bitwise_and(ops.right_shift(x, bits), low)  # a logical shift
 
 
+class _Rate:
+    """The rate of a `Dropout`, which stays 0 if it is 0: then the layer has no seed."""
+
+    def __set__(self, layer: Any, value: float) -> None:
+        attributes = vars(layer)
+        if value and attributes.get("seed_generator", "not made yet") is None:
+            checks.refuse(layer, "rate", "0, as when the layer was made, for it has no seed", value)
+        attributes["rate"] = value
+
+
 @keras.saving.register_keras_serializable("keras_transformers")
-class Dropout(Arguments, keras.layers.Layer):
+class Dropout(BaseLayer):
     """Sets features to zero at random while training, and scales the rest by `1 / (1 - rate)`.
 
     Srivastava et al. 2014, https://jmlr.org/papers/v15/srivastava14a.html. Equal in distribution
@@ -123,25 +133,23 @@ class Dropout(Arguments, keras.layers.Layer):
     [0.0, 2.0]
     """
 
+    rate: Any = _Rate()
+
     def __init__(
         self, rate: float, seed: int | None = None, **kwargs: Unpack[LayerOptions]
     ) -> None:
         super().__init__(**kwargs)
         self.rate = rate = checks.rate(self, "rate", rate)
-        self.seed = seed
-        self.seed_generator: Any = keras.random.SeedGenerator(seed) if rate else None
+        self.seed = None if seed is None else int(seed)
+        self.seed_generator: Any = keras.random.SeedGenerator(self.seed) if rate else None
         self.supports_masking = True
         self.built = True  # no weights; as in keras.layers.Dropout
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if name == "rate" and value and getattr(self, "seed_generator", "not made yet") is None:
-            checks.refuse(self, "rate", "0, as when the layer was made, for it has no seed", value)
-        super().__setattr__(name, value)
 
     def build(self, x_shape: Shape) -> None:
         pass  # so that a model's summary knows the shape, if the model says it
 
     def call(self, x: Tensor, training: bool | None = None) -> Tensor:
+        x = ops.cast(x, self.compute_dtype)
         if not training or self.rate == 0:
             return x
         kept = keep_mask(self._mask_shape(ops.shape(x)), self.rate, self.seed_generator.next())
@@ -192,7 +200,7 @@ class DropPath(Dropout):
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
-class LayerScale(Arguments, keras.layers.Layer):
+class LayerScale(BaseLayer):
     """Multiplies each feature by a learned factor that starts small (Touvron et al. 2021).
 
     Source: "Going deeper with image transformers", https://arxiv.org/abs/2103.17239, section 2.
@@ -226,6 +234,7 @@ class LayerScale(Arguments, keras.layers.Layer):
         )
 
     def call(self, x: Tensor) -> Tensor:
+        x = ops.cast(x, self.compute_dtype)
         return x * ops.cast(self.factor, x.dtype)
 
     def compute_output_shape(self, x_shape: Shape) -> Shape:
@@ -236,7 +245,7 @@ class LayerScale(Arguments, keras.layers.Layer):
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
-class OffsetRMSNormalization(Arguments, keras.layers.Layer):
+class OffsetRMSNormalization(BaseLayer):
     """`y = x / sqrt(mean(x^2) + epsilon) * (1 + g)`, with `g` learned from zero.
 
     The norm of Gemma: that of Zhang & Sennrich 2019 (https://arxiv.org/abs/1910.07467, eq. 4) whose
@@ -271,6 +280,7 @@ class OffsetRMSNormalization(Arguments, keras.layers.Layer):
         )
 
     def call(self, x: Tensor) -> Tensor:
+        x = ops.cast(x, self.compute_dtype)
         precise = keras.backend.result_type(x.dtype, "float32")
         y = ops.rms_normalization(ops.cast(x, precise), epsilon=self.epsilon)
         return ops.cast(y * (1.0 + ops.cast(self.offset, precise)), x.dtype)

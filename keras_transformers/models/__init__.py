@@ -13,7 +13,7 @@ from keras_transformers.models.detr_queries import (
     ReferenceQueries,
 )
 from keras_transformers.models.dual_encoder import DualEncoder
-from keras_transformers.models.image_model import ImageEmbedding, ImagePooling
+from keras_transformers.models.image_model import ImagePooling
 from keras_transformers.models.language_model import LanguageModel
 from keras_transformers.models.mae import MAE
 from keras_transformers.models.mvit import MViT
@@ -36,7 +36,7 @@ from keras_transformers.models.text_heads import (
 )
 from keras_transformers.models.text_model import TextEmbedding
 from keras_transformers.models.transformer import Transformer
-from keras_transformers.models.vit import ViT
+from keras_transformers.models.vit import ImageEmbedding, ViT
 
 __all__ = [
     "AlignmentHead",

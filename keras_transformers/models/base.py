@@ -1,139 +1,118 @@
 """The base of the models: their settings, checks of them, and transfer to another task."""
 
-import functools
-import inspect
+import dataclasses
 import types
 import typing
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, ClassVar, Self, TypeAlias, TypeVar, cast
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, ClassVar
 
 import keras
+import numpy as np
 from keras import ops
 
-from keras_transformers.annotations import Activation, LayerOptions, ModelMixin, Part, Shape
+from keras_transformers.annotations import Activation
 from keras_transformers.layers.adapters import float_kernel_of, is_altered
-from keras_transformers.layers.base import OURS, Arguments, parameters_of, without_policies
-from keras_transformers.layers.checks import beside
-from keras_transformers.layers.parts import Prototype, part_or_numbers
+from keras_transformers.layers.base import (
+    KERAS_ARGUMENTS,
+    BaseLayer,
+    set_trainable,
+    without_policies,
+)
+from keras_transformers.layers.checks import beside, refuse_unknown
 
 # What the logits of classes are for, as `transformers` calls it.
 SINGLE, SEVERAL = "single_label_classification", "multi_label_classification"
 PROBLEMS = (None, SINGLE, SEVERAL, "regression")
-Made = TypeVar("Made", bound=Callable[..., None])
 MULTIPLE = 8  # of which a gated network's width is one
 
 
-class ModelSettings(Arguments):
-    """A model that knows what it was made with, and gives it as its configuration.
+@dataclasses.dataclass(frozen=True)
+class Configuration:
+    """Base class of the configurations of models.
 
-    Comes before `keras.Model` among the bases. A constructor under `keeps_settings` finds its
-    arguments, by name, in the mapping `_settings`, which is read-only.
+    A subclass is a frozen dataclass. It has a field for each argument that the constructor of its
+    model names: a number, a word, or a part in its serialised form (see `serialized`). Numbers of
+    NumPy become those of Python, so that they can be written as JSON.
+    """
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            if isinstance(value, np.generic | list | tuple):
+                object.__setattr__(self, name, _plain(value))
+
+    def as_dict(self) -> dict[str, Any]:
+        """Returns the fields by name, as the model's `get_config` has them."""
+        return dict(vars(self))
+
+
+def _plain(value: Any) -> Any:
+    """Returns a number of NumPy as Python's, also in a list or tuple; anything else as it is."""
+    if type(value) in (list, tuple):
+        return type(value)(_plain(item) for item in value)
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def with_defaults(configuration: Any, names: Sequence[str], defaults: Mapping[str, Any]) -> Any:
+    """Returns a configuration in which fields that are None have their defaults."""
+    values = vars(configuration)
+    missing = [name for name in names if values[name] is None and name in defaults]
+    return dataclasses.replace(configuration, **{name: defaults[name] for name in missing})
+
+
+def number_or_default(number: Any, default: Any, part: Any) -> Any:
+    """Returns a number; its default if it is None and no part takes its place."""
+    return default if number is None and part is None else number
+
+
+def drop_numbers(
+    settings: dict[str, Any], names: Iterable[str], changes: Mapping[str, Any]
+) -> None:
+    """Removes from the settings of a variant the numbers that a given part takes the place of.
+
+    A number that the user gave beside the part stays, so that the constructor refuses it.
+    """
+    for name in names:
+        if name not in changes:
+            settings.pop(name, None)
+
+
+def pop_keywords(settings: dict[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    """Removes the keywords of a part from settings, and returns them."""
+    return {name: settings.pop(name) for name in names if name in settings}
+
+
+class BaseModel(BaseLayer, keras.Model):
+    """The base class of the models: a model that knows the arguments it was made with.
 
     Attributes:
+        configuration: The arguments that the model was made with.
+        variant_keywords: The keyword arguments of `from_variant`.
         defaults: Numbers where neither they nor the part that they make are given.
     """
 
+    configuration: Any = None
+    variant_keywords: ClassVar[Collection[str]] = ()
     defaults: ClassVar[Mapping[str, int]] = types.MappingProxyType({})
 
-    _settings: Mapping[str, Any] = types.MappingProxyType({})
+    def __init__(self, **kwargs: Any) -> None:
+        for name in kwargs.keys() - KERAS_ARGUMENTS:
+            if name in self.variant_keywords:
+                owner, value = type(self).__name__, kwargs[name]
+                raise ValueError(
+                    f"{owner}: `{name}` is a keyword of {owner}.from_variant, which makes the "
+                    f"parts; the constructor takes the parts. Received: {name}={value!r}"
+                )
+        super().__init__(**kwargs)
+        self._is_frozen_from_the_start = kwargs.get("trainable") is False
 
-    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
-        for name in _of_variants(cast(Any, cls)) & kwargs.keys():
-            owner, value = cls.__name__, kwargs[name]
-            raise ValueError(
-                f"{owner}: `{name}` is a keyword of {owner}.from_variant, which makes the parts; "
-                f"the constructor takes the parts. Received: {name}={value!r}"
-            )
-        return super().__new__(cls, *args, **kwargs)
-
-    def _settle(self, **values: Any) -> None:
-        """Sets settings that follow from others, where they were not given."""
-        # No dict: Keras would track it as one of layers.
-        self._settings = types.MappingProxyType({**self._settings, **values})
-
-    def _of(self, names: Sequence[str]) -> dict[str, Any]:
-        return {name: self._settings[name] for name in names}
-
-    def _settled(self, names: Sequence[str]) -> dict[str, Any]:
-        """The numbers of these names, checked, the default where there is none."""
-        missing = [name for name in names if self._settings[name] is None and name in self.defaults]
-        self._settle(**{name: self.defaults[name] for name in missing})
-        check_sizes(type(self).__name__, self._settings, names)
-        return self._of(names)
-
-    def _prototype(
-        self,
-        argument: str,
-        given: Part | None,
-        kind: type[keras.layers.Layer],
-        numbers: Sequence[str],
-        make: Callable[..., keras.layers.Layer],
-    ) -> Prototype:
-        """A part that was given in the place of these numbers, or the one that they make.
-
-        Raises:
-            ValueError: If both are given, or what is given is no such part.
-        """
-        prototype = part_or_numbers(self, argument, given, kind, **self._of(numbers))
-        if prototype is None:
-            prototype = Prototype(self, argument, make(**self._settled(numbers)), kind)
-        return prototype
+    def _post_build(self) -> None:
+        """Called by Keras when everything in the model is built."""
+        super()._post_build()
+        if self._is_frozen_from_the_start and not self.trainable:
+            set_trainable(self, False)  # also its layers, which were created later
 
     def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), **self._settings}
-
-
-def keeps_settings(**written: Callable[[Any], Any] | None) -> Callable[[Made], Made]:
-    """Decorates a constructor of `ModelSettings`, whose arguments become settings.
-
-    All that its signature names do, with defaults; what goes into `**kwargs` does not.
-
-    Args:
-        **written: For each argument that a configuration has in another form than it may be given
-            in, the function from one to the other; or None for what is no setting, a model for
-            instance, of which `get_config` knows more than the constructor.
-    """
-
-    def decorated(make: Made) -> Made:
-        signature = inspect.signature(make)
-
-        @functools.wraps(make)
-        def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
-            try:
-                given = signature.bind(self, *args, **kwargs)
-            except TypeError:
-                given = None
-            if given is not None:  # else Python says best what is missing or too much
-                given.apply_defaults()
-                self._settle(**_settings(given, written))
-            make(self, *args, **kwargs)
-
-        return cast(Made, __init__)
-
-    return decorated
-
-
-@functools.cache
-def _of_variants(cls: Any) -> frozenset[str]:
-    """What `from_variant` of a class takes by name and no constructor of it does."""
-    if not hasattr(cls, "from_variant"):
-        return frozenset()
-    *_, last = inspect.signature(cls.from_variant).parameters.values()
-    known = getattr(last.annotation, "__args__", ())  # of `Unpack[...]`, a `TypedDict`
-    words: frozenset[str] = frozenset().union(*(typing.get_type_hints(each) for each in known))
-    return words - parameters_of(cls) - typing.get_type_hints(LayerOptions).keys()
-
-
-def _settings(given: inspect.BoundArguments, written: Mapping[str, Any]) -> dict[str, Any]:
-    """What a configuration says of the arguments that a constructor was given."""
-    _, *parameters = given.signature.parameters.values()  # the first is `self`
-    found = {}
-    for each in parameters:
-        value = given.arguments[each.name]
-        if each.kind is each.VAR_KEYWORD or written.get(each.name, ...) is None:
-            continue
-        found[each.name] = written[each.name](value) if each.name in written else value
-    return found
+        return {**super().get_config(), **self.configuration.as_dict()}
 
 
 def serialized_activation(activation: Activation | None) -> Any:
@@ -211,9 +190,7 @@ def check_changes(
     names = typing.get_type_hints(known)
     for name, value in changes.items():
         if name not in names:
-            ours = OURS.get(name)
-            rule = f"is called `{ours}` here" if ours in names else "is no argument"
-            raise ValueError(f"{owner}.from_variant: `{name}` {rule}. Received: {name}={value!r}")
+            refuse_unknown(f"{owner}.from_variant", name, value)
     for part, words in (beside or {}).items():
         if not isinstance(changes.get(part), str | None):  # a word says which part to make
             given = {word: changes[word] for word in words if word in changes}
@@ -252,85 +229,55 @@ def variant(
     return {**settings, **changes}
 
 
-# Part -> function that makes it, names of the numbers that stand for the default one, and of
-# further keywords, by one of which it is another.
-Makers: TypeAlias = Mapping[str, tuple[Callable[..., Any], Sequence[str], Sequence[str]]]
-
-
-def with_parts(
-    settings: Mapping[str, Any], changes: Mapping[str, Any], makers: Makers
-) -> dict[str, Any]:
-    """A constructor's arguments for flat settings: numbers, and parts where these ask for them.
+def make_part(
+    arguments: dict[str, Any],
+    part: str,
+    make: Callable[..., Any],
+    numbers: Sequence[str],
+    keywords: Sequence[str],
+    changes: Mapping[str, Any],
+) -> None:
+    """Puts a part in the place of the flat arguments that it is made of, if there are such.
 
     Args:
-        settings: Those of a variant, with changes.
-        changes: What the user gave, who is told of a number beside a part by the constructor.
-        makers: How the parts are made, in order.
+        arguments: Flat arguments of a model by name; changed in place.
+        part: Name of the part.
+        make: Function of numbers and keywords that makes it.
+        numbers: Names of the numbers that alone make a default part, in the constructor.
+        keywords: Names of the arguments that make another part.
+        changes: The arguments of the user. A part among them stays; beside it, a number of the user
+            stays too, so that the constructor refuses it.
     """
-    left = dict(settings)
-    for part, (make, numbers, words) in makers.items():
-        given = changes.get(part) is not None
-        of_words = {name: settings[name] for name in words if name in settings}
-        if not given and not of_words:
-            continue
-        of_numbers = {name: settings[name] for name in numbers if name in settings}
-        for name in of_numbers:
-            if not (given and name in changes):
-                del left[name]
-        if not given:
-            left[part] = make(**of_numbers, **of_words)
-    words = {word for _, _, words in makers.values() for word in words}
-    return {name: value for name, value in left.items() if name not in words}
+    is_given = changes.get(part) is not None
+    given_keywords = {name: arguments[name] for name in keywords if name in arguments}
+    if not is_given and not given_keywords:
+        return
+    given_numbers = {name: arguments[name] for name in numbers if name in arguments}
+    for name in given_numbers:
+        if not (is_given and name in changes):
+            del arguments[name]
+    if not is_given:
+        arguments[part] = make(**given_numbers, **given_keywords)
 
 
-class Transferable(ModelMixin):
-    """A model from whose weights one for another task can start; before `keras.Model`.
+def transfer(model: Any, changes: Mapping[str, Any]) -> Any:
+    """Returns a new model for another task that starts from the weights of a built model.
 
-    Attributes:
-        anew: Starts of the paths of weights that another task may start anew; see `take_over`.
+    Args:
+        model: A model with the attribute `anew` and the method `_shape_to_build`.
+        changes: Arguments of its constructor that differ.
+
+    Raises:
+        ValueError: As `transferred`.
     """
-
-    anew: tuple[str, ...] = ("head",)
-
-    def transferred(self, **changes: Any) -> Self:
-        """A new model for another task that starts from this one's weights.
-
-        Args:
-            **changes: Constructor arguments that differ, most often `num_classes`, of images also
-                `image_size`, of texts `head`; and `dropout` and `drop_path` of the blocks. A head
-                of the same kind and size is taken over, another starts anew, as does a pooling that
-                was not there; tables of positions are resized. Of a quantised model, a head and a
-                pooling get floating-point numbers, so that they can be trained.
-
-        Returns:
-            A built model of the same class, with nothing frozen.
-
-        Raises:
-            ValueError: If a weight other than those gets another shape, or this model is not built,
-                or has adapters that are not merged.
-
-        Example:
-        >>> import numpy as np
-        >>> from keras_transformers.models import ViT
-        >>> model = ViT(10, image_size=28, patch_size=7, hidden_dim=16, num_heads=2, mlp_dim=32,
-        ...             num_layers=2)
-        >>> model.build((None, 28, 28, 1))
-        >>> larger = model.transferred(num_classes=3, image_size=42)
-        >>> tuple(larger(np.zeros((2, 42, 42, 1), "float32")).shape)
-        (2, 3)
-        """
-        config = {**self.get_config(), **changes}
-        config.pop("frozen_blocks", None)
-        _check_without_adapters(self)
-        heads = [layer.path for layer in _in_few_bits(self, self.anew).values()]
-        model = type(self).from_config(without_policies(config, heads))
-        model.build(self._shape_to_build(model))
-        take_over(model, self, self.anew)
-        return model
-
-    def _shape_to_build(self, model: keras.Model) -> Shape:
-        """A hook: the shape of inputs that a new model for another task is built with."""
-        return (None, None)
+    config = {**model.get_config(), **changes}
+    config.pop("frozen_blocks", None)
+    _check_without_adapters(model)
+    heads = [layer.path for layer in _in_few_bits(model, model.anew).values()]
+    new = type(model).from_config(without_policies(config, heads))
+    new.build(model._shape_to_build(new))
+    take_over(new, model, model.anew)
+    return new
 
 
 def take_over(model: Any, source: Any, anew: Sequence[str] = ()) -> None:

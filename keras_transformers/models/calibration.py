@@ -3,79 +3,71 @@
 import contextlib
 import math
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import keras
 import numpy as np
 from keras import ops
 
-from keras_transformers.annotations import ModelMixin
 from keras_transformers.layers.adapters import adapter_of
 from keras_transformers.layers.base import CALIBRATED
 from keras_transformers.layers.low_rank import quantized_by
 
 
-class Calibrated(ModelMixin):
-    """Mixed into models whose blocks follow one another, so that Keras calibrates block by block.
+def quantize(
+    model: Any,
+    keras_quantize: Callable[..., Any],
+    mode: str | None,
+    config: Any = None,
+    filters: Any = None,
+    **kwargs: Any,
+) -> None:
+    """Quantises a model whose blocks follow one another, so that Keras calibrates block by block.
 
     `keras.quantizers.GPTQConfig` (Frantar et al. 2022, https://arxiv.org/abs/2210.17323) and
     `AWQConfig` (Lin et al. 2023, https://arxiv.org/abs/2306.00978) have the texts. The dense layers
     of the blocks are quantised; tables, norms and heads stay as they are.
+
+    Args:
+        model: A `TextModel`, with `calibrated_blocks`.
+        keras_quantize: The method `quantize` of its Keras class.
+        mode: "int8", "int4", "gptq", "awq" or "float8"; by default that of `config`.
+        config: Of `keras.quantizers`; GPTQ and AWQ need one, with a `dataset` of texts or ids and a
+            `tokenizer`.
+        filters: Which layers, as Keras takes it: a regular expression of their names, several, or
+            a function of a layer.
+
+    Raises:
+        ValueError: If weights of a group have one sign, which zero points of GPTQ and AWQ cannot
+            hold; the message names the layer. If there are adapters, for GPTQ and AWQ; or one is
+            merged.
     """
-
-    @property
-    def calibrated_blocks(self) -> Sequence[Any]:
-        """What is quantised; a hook."""
-        raise NotImplementedError
-
-    def get_quantization_layer_structure(self, mode: str | None = None) -> dict[str, Any]:
-        """What Keras asks for: what comes before the blocks, and the blocks."""
-        blocks = list(self.calibrated_blocks)
-        return {"pre_block_layers": [self.embedding], "sequential_blocks": blocks}
-
-    def quantize(
-        self, mode: str | None = None, config: Any = None, filters: Any = None, **kwargs: Any
-    ) -> None:
-        """As `keras.Model.quantize`; "gptq" and "awq" leave alone what they do not calibrate.
-
-        Args:
-            mode: "int8", "int4", "gptq", "awq" or "float8"; by default that of `config`.
-            config: Of `keras.quantizers`; GPTQ and AWQ need one, with a `dataset` of texts or ids
-                and a `tokenizer`.
-            filters: Which layers, as Keras takes it: a regular expression of their names, several,
-                or a function of a layer.
-
-        Raises:
-            ValueError: If weights of a group have one sign, which zero points of GPTQ and AWQ
-                cannot hold; the message names the layer. If there are adapters, for GPTQ and AWQ;
-                or one is merged.
-        """
-        if mode not in CALIBRATED:
-            if filters is not None:
-                wanted_kernel = _wanted(filters)
-                filters = lambda layer: wanted_kernel(quantized_by(layer))  # noqa: E731
-            super().quantize(mode, config=config, filters=filters, **kwargs)
-            return
-        if config.quantization_layer_structure is None:
-            blocks = self.calibrated_blocks
-        else:
-            blocks = config.quantization_layer_structure["sequential_blocks"]
-        kinds = (keras.layers.Dense, keras.layers.EinsumDense)
-        inside = [each for block in blocks for each in block._flatten_layers()]
-        if adapted := [layer for layer in inside if adapter_of(layer) is not None]:
-            raise ValueError(
-                f"quantize: '{self.name}' must have no adapters for {mode}; quantise it before "
-                "`training.add_lora`, or after `training.remove_lora`. Received: "
-                f"{adapted[0].path} and {len(adapted) - 1} more with adapters"
-            )
-        wanted = _wanted(filters)
-        chosen = {id(each): each for each in inside if type(each) in kinds and wanted(each)}
-        for layer in chosen.values():
-            _check_signs(layer, config)
-        kwargs["filters"] = lambda layer: id(layer) in chosen
-        with _seen(list(chosen.values()), f"_{mode}_call", f"is_{mode}_calibrated"):
-            super().quantize(mode, config=config, **kwargs)
+    if mode not in CALIBRATED:
+        if filters is not None:
+            wanted_kernel = _wanted(filters)
+            filters = lambda layer: wanted_kernel(quantized_by(layer))  # noqa: E731
+        keras_quantize(mode, config=config, filters=filters, **kwargs)
+        return
+    if config.quantization_layer_structure is None:
+        blocks = model.calibrated_blocks
+    else:
+        blocks = config.quantization_layer_structure["sequential_blocks"]
+    kinds = (keras.layers.Dense, keras.layers.EinsumDense)
+    inside = [each for block in blocks for each in block._flatten_layers()]
+    if adapted := [layer for layer in inside if adapter_of(layer) is not None]:
+        raise ValueError(
+            f"quantize: '{model.name}' must have no adapters for {mode}; quantise it before "
+            "`training.add_lora`, or after `training.remove_lora`. Received: "
+            f"{adapted[0].path} and {len(adapted) - 1} more with adapters"
+        )
+    wanted = _wanted(filters)
+    chosen = {id(each): each for each in inside if type(each) in kinds and wanted(each)}
+    for layer in chosen.values():
+        _check_signs(layer, config)
+    kwargs["filters"] = lambda layer: id(layer) in chosen
+    with _seen(list(chosen.values()), f"_{mode}_call", f"is_{mode}_calibrated"):
+        keras_quantize(mode, config=config, **kwargs)
 
 
 def _wanted(filters: Any) -> Callable[[Any], bool]:

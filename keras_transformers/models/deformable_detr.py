@@ -10,7 +10,7 @@ from keras_transformers.annotations import Config, LayerOptions, Part, Tensor
 from keras_transformers.detection import SetCriterion
 from keras_transformers.layers import DeformableDecoderBlock, DeformableEncoderBlock
 from keras_transformers.layers.parts import Prototype, arguments_of_call, part, serialized_parts
-from keras_transformers.models.base import keeps_settings, refuse_beside
+from keras_transformers.models.base import refuse_beside
 from keras_transformers.models.detr_backbone import (
     BackboneName,
     FeatureMaps,
@@ -21,6 +21,7 @@ from keras_transformers.models.detr_backbone import (
 from keras_transformers.models.detr_queries import DeformableQueries, PointProposals, PointQueries
 from keras_transformers.models.set_detector import (
     SetDetector,
+    SetDetectorConfiguration,
     pair_of_layers,
     parts_of_variant,
     serialized_criterion,
@@ -80,7 +81,7 @@ FLAT = {
 
 
 class DeformableDETROptions(LayerOptions, total=False):
-    """What `DeformableDETR.from_variant` takes by name; see there, and `DeformableDETR`."""
+    """The keyword arguments of `DeformableDETR.from_variant`; see there, and `DeformableDETR`."""
 
     backbone: BackboneName | keras.Model | FeatureMaps | Config
     features: Sequence[str] | None
@@ -138,7 +139,7 @@ def default_blocks(
 def block_prototypes(
     owner: Any, blocks: Any, numbers: dict[str, Any], num_levels: int
 ) -> tuple[Prototype, Prototype]:
-    """Those of the encoder's and the decoder's blocks, which were given or numbers make.
+    """Returns the prototypes of both kinds of blocks: the given ones, or those of the numbers.
 
     Raises:
         ValueError: If both were given, or `blocks` are none that can be called as they must, or
@@ -223,13 +224,8 @@ class DeformableDETR(SetDetector):
     ((2, 40, 3), (2, 40, 4))
     """
 
-    @keeps_settings(
-        backbone=None,
-        num_layers=pair_of_layers,
-        queries=serialized_parts,
-        blocks=serialized_parts,
-        criterion=_criterion,
-    )
+    variant_keywords = DeformableDETROptions.__annotations__
+
     def __init__(
         self,
         num_classes: int,
@@ -245,6 +241,19 @@ class DeformableDETR(SetDetector):
         **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(as_feature_maps(backbone, kwargs.get("dtype")), **kwargs)
+        self._configure(
+            SetDetectorConfiguration(
+                num_classes=num_classes,
+                hidden_dim=hidden_dim,
+                num_heads=num_heads,
+                mlp_dim=mlp_dim,
+                num_layers=pair_of_layers(num_layers),
+                queries=serialized_parts(queries),
+                dropout=dropout,
+                blocks=serialized_parts(blocks),
+                criterion=_criterion(criterion),
+            )
+        )
         levels = self.feature_map.num_levels
         self.levels = Levels(hidden_dim, levels, name="levels", dtype=self.dtype_policy)
         numbers = {"num_heads": num_heads, "mlp_dim": mlp_dim, "dropout": dropout}
@@ -294,7 +303,7 @@ class DeformableDETR(SetDetector):
     def build(self, images_shape: Any) -> None:
         widths = self.feature_map.build(self._shape_of_images(images_shape), self.compute_dtype)
         self.levels.build([(None, None, None, width) for width in widths])
-        width = self._settings["hidden_dim"]
+        width = self.configuration.hidden_dim
         tokens, found = (None, None, width), (None, self.queries.num_queries, width)
         for block in self.encoder_blocks:
             block.build(tokens)

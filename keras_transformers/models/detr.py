@@ -10,7 +10,6 @@ from keras_transformers.annotations import Config, LayerOptions, Part, Tensor
 from keras_transformers.detection import SetCriterion
 from keras_transformers.layers import relative_coordinates
 from keras_transformers.layers.parts import part, serialized_parts
-from keras_transformers.models.base import keeps_settings
 from keras_transformers.models.detr_backbone import (
     BackboneName,
     FeatureMap,
@@ -28,6 +27,7 @@ from keras_transformers.models.detr_queries import (
 from keras_transformers.models.set_detector import (
     NUMBERS,
     SetDetector,
+    SetDetectorConfiguration,
     block_prototypes,
     default_blocks,
     pair_of_layers,
@@ -80,7 +80,7 @@ FLAT = {
 
 
 class DETROptions(LayerOptions, total=False):
-    """What `DETR.from_variant` takes by name; see there, and `DETR`."""
+    """The keyword arguments of `DETR.from_variant`; see there, and `DETR`."""
 
     backbone: BackboneName | keras.Model | FeatureMap | Config
     feature: str | None
@@ -179,15 +179,10 @@ class DETR(SetDetector):
     (2, 20, 4)
     """
 
+    variant_keywords = DETROptions.__annotations__
+
     anew = ("heads/class_head", "proposal_heads/class_head")
 
-    @keeps_settings(
-        backbone=None,
-        num_layers=pair_of_layers,
-        queries=serialized_parts,
-        blocks=serialized_parts,
-        criterion=serialized_criterion,
-    )
     def __init__(
         self,
         num_classes: int,
@@ -203,6 +198,19 @@ class DETR(SetDetector):
         **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(as_feature_map(backbone, kwargs.get("dtype")), **kwargs)
+        self._configure(
+            SetDetectorConfiguration(
+                num_classes=num_classes,
+                hidden_dim=hidden_dim,
+                num_heads=num_heads,
+                mlp_dim=mlp_dim,
+                num_layers=pair_of_layers(num_layers),
+                queries=serialized_parts(queries),
+                dropout=dropout,
+                blocks=serialized_parts(blocks),
+                criterion=serialized_criterion(criterion),
+            )
+        )
         self.input_projection = keras.layers.Dense(
             hidden_dim, name="input_projection", dtype=self.dtype_policy
         )
@@ -247,7 +255,7 @@ class DETR(SetDetector):
     def build(self, images_shape: Any) -> None:
         width = self.feature_map.build(self._shape_of_images(images_shape), self.compute_dtype)
         self.input_projection.build((None, None, None, width))
-        width = self._settings["hidden_dim"]
+        width = self.configuration.hidden_dim
         tokens, found = (None, None, width), (None, self.queries.num_queries, width)
         for block in self.encoder_blocks:
             block.build(tokens)

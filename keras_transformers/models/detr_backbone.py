@@ -10,7 +10,7 @@ from keras import ops
 from keras_transformers.annotations import Config, Index, LayerOptions, Shape, Tensor
 from keras_transformers.assertions import require, same
 from keras_transformers.layers import relative_coordinates, sinusoidal_coordinates
-from keras_transformers.layers.base import Composite, frozen_like
+from keras_transformers.layers.base import BaseLayer, frozen_like
 from keras_transformers.layers.checks import refuse, whole_number
 from keras_transformers.layers.masks import as_mask, hide_padding
 from keras_transformers.models.base import variant
@@ -125,7 +125,7 @@ def as_feature_map(given: Any, dtype: Any = None) -> FeatureMap:
 
 
 def images_and_mask(model: Any, images: Any) -> tuple[Tensor, Tensor | None]:
-    """What a `DETR` is called with, checked: images with zeros at padding, and the mask or None."""
+    """Returns a `DETR`'s inputs, checked: images with zeros at padding, and the mask or None."""
     mask, owner = None, f"{type(model).__name__} '{model.name}'"
     if isinstance(images, dict):
         unknown = set(images) - {"images", "padding_mask"}
@@ -277,7 +277,7 @@ class LevelMemory(NamedTuple):
         return points[:, :, None] * ratios[:, None]
 
 
-class Levels(Composite, keras.layers.Layer):
+class Levels(BaseLayer):
     """Maps of a backbone in one width, and smaller ones, with an embedding of each level.
 
     Zhu et al. 2021, https://arxiv.org/abs/2010.04159, appendix A.2.

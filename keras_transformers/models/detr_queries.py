@@ -10,7 +10,7 @@ from keras import ops
 from keras_transformers.annotations import Config, Index, LayerOptions, Shape, Tensor
 from keras_transformers.assertions import at_most, require
 from keras_transformers.layers import sinusoidal_coordinates
-from keras_transformers.layers.base import Arguments, Composite
+from keras_transformers.layers.base import BaseLayer
 from keras_transformers.layers.checks import whole_number
 from keras_transformers.layers.masks import hide_padding
 from keras_transformers.models.detr_backbone import LevelMemory, middles
@@ -28,14 +28,14 @@ class Memory(NamedTuple):
 
 
 class Start(NamedTuple):
-    """What the first decoder block is given."""
+    """The inputs of the first decoder block."""
 
     tokens: Tensor  # (batch, num_queries, hidden_dim)
     boxes: Tensor | None  # float32 (batch, num_queries, 4), before the sigmoid
     proposed: tuple[Tensor, Tensor] | None  # logits, and boxes before the sigmoid, to be trained
 
 
-class ObjectQueries(Arguments, Composite, keras.layers.Layer):
+class ObjectQueries(BaseLayer):
     """Base of the kinds of queries; a subclass has `start` and `positions`.
 
     One of boxes alone is `AnchorQueries` or `ProposalQueries` with another `start`.
@@ -318,7 +318,7 @@ NOWHERE = 1e4  # of a box before the sigmoid, where nothing is proposed
 
 
 class PointStart(NamedTuple):
-    """What the first decoder block is given, and the queries' positions in every block."""
+    """The inputs of the first decoder block, and the queries' positions in every block."""
 
     tokens: Tensor  # (batch, num_queries, hidden_dim)
     boxes: Tensor  # float32 (batch, num_queries, 4), before the sigmoid

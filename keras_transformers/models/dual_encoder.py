@@ -1,5 +1,6 @@
 """Two encoders that put images and texts into one space: CLIP (Radford et al. 2021) and SigLIP."""
 
+import dataclasses
 import math
 from typing import Any, Unpack
 
@@ -8,10 +9,9 @@ from keras import ops
 
 from keras_transformers.annotations import LayerOptions, Part, Shape, Tensor
 from keras_transformers.layers import TokenEmbedding
-from keras_transformers.layers.base import Composite
 from keras_transformers.layers.checks import refuse, whole_number
 from keras_transformers.layers.parts import part, serialized
-from keras_transformers.models.base import ModelSettings, keeps_settings
+from keras_transformers.models.base import BaseModel, Configuration
 from keras_transformers.models.image_model import ImageModel
 from keras_transformers.models.text_encoder import TextEncoder
 
@@ -20,8 +20,17 @@ NEEDED = {"images", "ids"}
 SOFTMAX_SCALE, SIGMOID_SCALE, SIGMOID_BIAS = math.log(1 / 0.07), math.log(10), -10.0
 
 
+@dataclasses.dataclass(frozen=True)
+class DualEncoderConfiguration(Configuration):
+    """The arguments of a `DualEncoder` but for the encoders, which `get_config` adds."""
+
+    projection_dim: int | None
+    sigmoid: bool
+    fill_id: int | None
+
+
 @keras.saving.register_keras_serializable("keras_transformers")
-class DualEncoder(ModelSettings, Composite, keras.Model):
+class DualEncoder(BaseModel):
     """An encoder of images and one of texts, whose vectors are near where the two belong together.
 
     `logits = exp(t) u v^T`, with the vectors of images `u` and of texts `v`, each of length 1
@@ -69,7 +78,8 @@ class DualEncoder(ModelSettings, Composite, keras.Model):
     (2, 8)
     """
 
-    @keeps_settings(image_encoder=None, text_encoder=None)
+    configuration: DualEncoderConfiguration
+
     def __init__(
         self,
         image_encoder: Part,
@@ -80,6 +90,7 @@ class DualEncoder(ModelSettings, Composite, keras.Model):
         **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
+        self.configuration = DualEncoderConfiguration(projection_dim, sigmoid, fill_id)
         self.image_encoder = part(self, "image_encoder", image_encoder, ImageModel)
         self.text_encoder = part(self, "text_encoder", text_encoder, TextEncoder)
         self.projection_dim = whole_number(self, "projection_dim", projection_dim, optional=True)
@@ -116,7 +127,7 @@ class DualEncoder(ModelSettings, Composite, keras.Model):
 
     @property
     def most_positions(self) -> int | None:
-        """How long a text may be, None without end."""
+        """The most positions of a text; None without a limit."""
         return self.text_encoder.most_positions
 
     def build(self, inputs_shape: Any) -> None:
@@ -185,7 +196,7 @@ class DualEncoder(ModelSettings, Composite, keras.Model):
         return ops.pad(ids, ((0, 0), (0, missing)), constant_values=self.fill_id)
 
     def logits(self, images: Tensor, texts: Tensor) -> Tensor:
-        """How well images and texts fit each other, from their vectors.
+        """Scores every pair of an image and a text by their vectors.
 
         Args:
             images: What `encode_images` gives, `(images, width)`.
@@ -219,7 +230,7 @@ class DualEncoder(ModelSettings, Composite, keras.Model):
         sample_weight: Any = None,
         training: bool = True,
     ) -> Tensor:
-        """How badly images and texts of the same row are told to belong together.
+        """Returns the loss of telling which images and texts of a batch belong together.
 
         By softmax the mean of the cross entropies of images among texts and of texts among images;
         by sigmoid the sum over texts of the binary ones, a mean over images.

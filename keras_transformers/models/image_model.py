@@ -1,40 +1,17 @@
-"""The parts of image models: base class, embedding, pooling, and the base of pyramids."""
+"""The base class of image models, the pooling of a `ViT`, and the base class of pyramids."""
 
 import dataclasses
 import itertools
-import math
 from collections.abc import Sequence
-from typing import Any, Literal, Self, TypeAlias, Unpack
+from typing import Any, Literal, Self, TypeAlias
 
 import keras
 from keras import ops
 
-from keras_transformers.annotations import (
-    Config,
-    Index,
-    LayerOptions,
-    Part,
-    ProblemType,
-    Shape,
-    Tensor,
-)
-from keras_transformers.layers import (
-    ClassToken,
-    GridPositionEmbedding,
-    RegisterTokens,
-    SinusoidalGrid,
-)
-from keras_transformers.layers.base import Arguments, Composite, set_trainable
-from keras_transformers.layers.checks import refuse, whole_number
-from keras_transformers.layers.parts import Prototype, part, serialized, serialized_parts
-from keras_transformers.layers.patches import ToPatches
-from keras_transformers.models.base import (
-    ModelSettings,
-    Transferable,
-    check_problem,
-    check_sizes,
-    keeps_settings,
-)
+from keras_transformers.annotations import Config, LayerOptions, Part, ProblemType, Shape, Tensor
+from keras_transformers.layers.base import set_trainable
+from keras_transformers.layers.parts import Prototype, serialized, serialized_parts
+from keras_transformers.models.base import BaseModel, check_sizes, transfer
 
 
 def check_images(model: Any, images: Any, channels: int) -> None:
@@ -72,41 +49,43 @@ def check_images_shape(model: Any, images_shape: Any) -> None:
 
 
 class ImageModelOptions(LayerOptions, total=False):
-    """What every model of images takes by name as well."""
+    """The keyword arguments of every image model."""
 
     problem_type: ProblemType | None
 
 
-class ImageModel(Transferable, ModelSettings, Composite, keras.Model):
+class ImageModel(BaseModel):
     """Base of `ViT` and the pyramids.
 
     A subclass makes its layers, calls `_make_head`, and has `represent(images, training)`, which
-    gives what the head sees, `_width`, how wide that is, and `_first(blocks)`, the layers up to its
-    first `blocks` blocks.
+    returns the input of the head, `_width`, the width of that, and `_first(blocks)`, the layers up
+    to its first `blocks` blocks.
 
-    Args:
+    Attributes:
+        configuration: The arguments of the constructor, with `num_classes`, `image_size` and
+            `problem_type`.
         problem_type: What the logits are for, which exports go by: "single_label_classification" (a
             softmax), "multi_label_classification" (a sigmoid of each), "regression", or None: one
             of several classes, a sigmoid of a single logit.
+        anew: Starts of the paths of weights that another task may start anew; see `take_over`.
     """
 
-    @keeps_settings()
-    def __init__(self, problem_type: ProblemType | None = None, **kwargs: Any) -> None:
+    anew: tuple[str, ...] = ("head",)
+
+    def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        check_problem(type(self).__name__, self._settings)
         self.frozen_blocks: int | None = None
         self.head: Any = None
 
     @property
     def problem_type(self) -> ProblemType | None:
-        """What the logits are for, as given."""
-        return self._settings["problem_type"]
+        """The kind of problem that the logits are for, as given."""
+        return self.configuration.problem_type
 
     def _make_head(self) -> None:
-        if self._settings["num_classes"] is not None:
-            self.head = keras.layers.Dense(
-                self._settings["num_classes"], name="head", dtype=self.dtype_policy
-            )
+        num_classes = self.configuration.num_classes
+        if num_classes is not None:
+            self.head = keras.layers.Dense(num_classes, name="head", dtype=self.dtype_policy)
 
     def _start_building(self, images_shape: Shape) -> None:
         """Checks the shape of images and remembers their channels."""
@@ -133,7 +112,37 @@ class ImageModel(Transferable, ModelSettings, Composite, keras.Model):
         return y if self.head is None else self.head(y)
 
     def compute_output_shape(self, images_shape: Shape) -> Shape:
-        return (images_shape[0], self._settings["num_classes"] or self._width)
+        return (images_shape[0], self.configuration.num_classes or self._width)
+
+    def transferred(self, **changes: Any) -> Self:
+        """Returns a new model for another task that starts from the weights of this one.
+
+        Args:
+            **changes: Constructor arguments that differ, most often `num_classes`, of images also
+                `image_size`; and `dropout` and `drop_path` of the blocks. A head of the same kind
+                and size is taken over, another starts anew, as does a pooling that was not there;
+                tables of positions are resized. Of a quantised model, a head and a pooling get
+                floating-point numbers, so that they can be trained.
+
+        Returns:
+            A built model of the same class, with nothing frozen.
+
+        Raises:
+            ValueError: If a weight other than those gets another shape, or this model is not built,
+                or has adapters that are not merged.
+
+        Example:
+        >>> import numpy as np
+        >>> from keras_transformers.models import ViT
+        >>> model = ViT(10, image_size=28, patch_size=7, hidden_dim=16, num_heads=2, mlp_dim=32,
+        ...             num_layers=2)
+        >>> model.build((None, 28, 28, 1))
+        >>> larger = model.transferred(num_classes=3, image_size=42)
+        >>> tuple(larger(np.zeros((2, 42, 42, 1), "float32")).shape)
+        (2, 3)
+        """
+        model: Self = transfer(self, changes)
+        return model
 
     def freeze(self, blocks: int | None = None) -> None:
         """Keeps the embeddings and the first blocks as they are; compile the model after it.
@@ -159,10 +168,10 @@ class ImageModel(Transferable, ModelSettings, Composite, keras.Model):
         if self.built:  # else `build` does it, for what it makes would be trainable
             frozen = self._first(blocks)
             for layer in self._first(depth):
-                set_trainable(layer, not any(layer is each for each in frozen))
+                set_trainable(layer, not any(layer is inner for inner in frozen))
 
     def _shape_to_build(self, model: keras.Model) -> Shape:
-        return (None, *model._settings["image_size"], self.channels)
+        return (None, *model.configuration.image_size, self.channels)
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "frozen_blocks": self.frozen_blocks}
@@ -197,183 +206,14 @@ def with_rates(
     rates = {name: changes[name] for name in names if name in changes}
     if not rates:
         return changes, None
-    others = {name: value for name, value in changes.items() if name not in rates}
-    blocks = [each.serialized() for each in prototypes]
-    return others, [{**each, "config": {**each["config"], **rates}} for each in blocks]
+    changes = {name: value for name, value in changes.items() if name not in rates}
+    configs = [prototype.serialized() for prototype in prototypes]
+    return changes, [{**block, "config": {**block["config"], **rates}} for block in configs]
 
 
 def both_sides(size: int | Sequence[int]) -> list[int]:
     """`[height, width]` of an image size given as a pair or as an int."""
     return [size, size] if isinstance(size, int) else list(size)
-
-
-Positions: TypeAlias = Literal["learned", "sinusoidal"]
-POSITIONS = {"learned": GridPositionEmbedding, "sinusoidal": SinusoidalGrid}
-
-
-@keras.saving.register_keras_serializable("keras_transformers")
-class ImageEmbedding(Arguments, Composite, keras.layers.Layer):
-    """Patches, class and distillation tokens before them, and positions.
-
-    `z_0 = [x_class; x_p^1 E; ...; x_p^N E] + E_pos` (Dosovitskiy et al. 2021,
-    https://arxiv.org/abs/2010.11929, eq. 1). The `embedding` of a `ViT`.
-
-    Args:
-        stem: What makes tokens of patches: `PatchEmbedding(16, 768)`, `ShiftedPatchEmbedding` or
-            `ConvolutionalStem`, of which a copy is made.
-        class_token: Whether there is a class token, the first.
-        positions: "learned", "sinusoidal", or None where the mixer knows positions itself.
-        distillation_token: Whether there is a token, after the class token, that has learned from a
-            teacher (Touvron et al. 2021, "DeiT", https://arxiv.org/abs/2012.12877, section 4).
-        registers: Number of `RegisterTokens` behind these, which have no positions.
-        antialias: How learned positions are resized, see `resize_positions`.
-        norm: A norm of what comes out, for instance `keras.layers.LayerNormalization()`, of which a
-            copy is made (Radford et al. 2021, "CLIP", https://arxiv.org/abs/2103.00020, section
-            2.4); None for none.
-
-    Call arguments:
-        images: `(batch, height, width, channels)`, floating.
-        visible: Optional int `(batch, kept)`, numbers of the patches to keep; the others are left
-            out, as for a masked autoencoder.
-
-    Returns:
-        `(batch, tokens, hidden_dim)`.
-
-    Raises:
-        ValueError: If there are no such positions, or whole patches do not fill an image.
-
-    Example:
-    >>> import numpy as np
-    >>> from keras_transformers.layers import ConvolutionalStem, EncoderBlock
-    >>> from keras_transformers.models import ImageEmbedding, ViT
-    >>> embedding = ImageEmbedding(ConvolutionalStem(8, 16), positions="sinusoidal")
-    >>> model = ViT(10, 32, num_layers=2, embedding=embedding, block=EncoderBlock(2, 32))
-    >>> tuple(model(np.zeros((3, 32, 32, 1), "float32")).shape), model.embedding.prefix_tokens
-    ((3, 10), 1)
-    """
-
-    def __init__(
-        self,
-        stem: Part,
-        class_token: bool = True,
-        positions: Positions | None = "learned",
-        distillation_token: bool = False,
-        registers: int = 0,
-        antialias: bool = True,
-        norm: Part | None = None,
-        **kwargs: Unpack[LayerOptions],
-    ) -> None:
-        super().__init__(**kwargs)
-        self.patch_embedding = part(self, "stem", stem, ToPatches)
-        self.patch_embedding.name = "patch_embedding"
-        self.patch_size = whole_number(self, "patch_size", self.patch_embedding.patch_size)
-        if positions not in (*POSITIONS, None):
-            known = f"one of {', '.join(POSITIONS)}, None"
-            refuse(self, "positions", known, repr(positions))
-        self.positions = positions
-        policy = self.dtype_policy
-        self.class_token = self.distillation_token = None
-        if class_token:
-            self.class_token = ClassToken(name="class_token", dtype=policy)
-        if distillation_token:
-            self.distillation_token = ClassToken(name="distillation_token", dtype=policy)
-        named = sum(x is not None for x in (self.class_token, self.distillation_token))
-        self.registers = whole_number(self, "registers", registers, least=0)
-        self.antialias = antialias
-        self.register_tokens = None
-        if registers:
-            self.register_tokens = RegisterTokens(
-                registers, named, name="register_tokens", dtype=policy
-            )
-        self.prefix_tokens = named + registers
-        self.position_embedding: Any = None
-        self.norm = None if norm is None else part(self, "norm", norm, keras.layers.Layer)
-
-    @property
-    def hidden_dim(self) -> int:
-        """Width of every token."""
-        width: int = self.patch_embedding.hidden_dim
-        return width
-
-    def build(self, images_shape: Shape) -> None:
-        grid = self.grid(images_shape[1:3])
-        tokens = (None, None, self.hidden_dim)
-        self.patch_embedding.build(images_shape)
-        for token in (self.class_token, self.distillation_token, self.register_tokens):
-            if token is not None:
-                token.build(tokens)
-        if self.positions is not None:
-            resized = {"antialias": self.antialias} if self.positions == "learned" else {}
-            self.position_embedding = POSITIONS[self.positions](
-                grid,
-                self.prefix_tokens - self.registers,
-                name="position_embedding",
-                dtype=self.dtype_policy,
-                **resized,
-            )
-            self.position_embedding.build(tokens)
-        if self.norm is not None:
-            self.norm.build(tokens)
-
-    def layers_with_weights(self) -> list[keras.layers.Layer]:
-        """The layers inside, the patch embedding first."""
-        layers = (self.patch_embedding, self.class_token, self.distillation_token)
-        layers += (self.register_tokens, self.position_embedding, self.norm)
-        return [each for each in layers if each is not None]
-
-    def grid(self, image_size: Sequence[Index | None]) -> tuple[Any, ...]:
-        """`(rows, columns)` of patches in an image of `(height, width)`.
-
-        A side that only the call knows is a scalar tensor; `PatchEmbedding` checks it there.
-        """
-        known = [side for side in image_size if isinstance(side, int | None)]
-        if len(image_size) != 2 or any(
-            side is None or side < self.patch_size or side % self.patch_size for side in known
-        ):
-            raise ValueError(
-                f"ViT: height and width of an image must be multiples of "
-                f"`patch_size`={self.patch_size}; resize or pad it. Received: {tuple(image_size)}"
-            )
-        return tuple(side // self.patch_size for side in image_size)
-
-    def call(self, images: Tensor, visible: Tensor | None = None) -> Tensor:
-        grid = self.grid(ops.shape(images)[1:3])
-        x = self.patch_embedding(images)  # (batch, patches, hidden_dim)
-        for token in (self.distillation_token, self.class_token):
-            x = x if token is None else token(x)  # one token more
-        if self.position_embedding is not None:
-            x = self.position_embedding(x, grid=grid)
-        if self.register_tokens is not None:
-            x = self.register_tokens(x)
-        x = ops.cast(x if self.norm is None else self.norm(x), self.compute_dtype)
-        if visible is None:
-            return x
-        prefix = self.prefix_tokens
-        patches = ops.take_along_axis(x[:, prefix:], visible[:, :, None], axis=1)
-        return ops.concatenate([x[:, :prefix], patches], axis=1) if prefix else patches
-
-    def compute_output_shape(
-        self, images_shape: Shape, visible_shape: Shape | None = None
-    ) -> Shape:
-        patches = None
-        if visible_shape is not None:
-            patches = visible_shape[1]
-        elif None not in images_shape[1:3]:
-            patches = math.prod(self.grid(images_shape[1:3]))
-        length = None if patches is None else self.prefix_tokens + patches
-        return (images_shape[0], length, self.hidden_dim)
-
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "stem": serialized(self.patch_embedding),
-            "class_token": self.class_token is not None,
-            "positions": self.positions,
-            "distillation_token": self.distillation_token is not None,
-            "registers": self.registers,
-            "antialias": self.antialias,
-            "norm": serialized(self.norm),
-        }
 
 
 Pooled: TypeAlias = Literal["token", "mean", "distilled"]
@@ -383,7 +223,7 @@ WORDS = ("token", "mean", "distilled")
 @keras.saving.register_keras_serializable("keras_transformers")
 @dataclasses.dataclass(frozen=True, eq=False)
 class ImagePooling:
-    """How the tokens of a `ViT` become the vector that its head sees.
+    """The step from the tokens of a `ViT` to the vector that its head sees.
 
     Args:
         kind: "token", the class token; "mean", of the patches; "distilled", class and distillation
@@ -430,15 +270,15 @@ class ImagePooling:
 
     @property
     def is_layer(self) -> bool:
-        """Whether a layer pools."""
+        """True if a layer pools."""
         return isinstance(self.kind, keras.layers.Layer)
 
     @property
     def of_class_token(self) -> bool:
-        """Whether a class token is needed."""
+        """True if a class token is needed."""
         return self.kind in ("token", "distilled")
 
-    def check(self, embedding: ImageEmbedding, num_classes: int | None) -> None:
+    def check(self, embedding: Any, num_classes: int | None) -> None:
         """Raises ValueError unless the tokens and classes are there that are needed."""
         needed = {
             "a class token": not self.of_class_token or embedding.class_token is not None,
@@ -446,8 +286,8 @@ class ImagePooling:
             or embedding.distillation_token is not None,
             "classes": self.kind != "distilled" or num_classes is not None,
         }
-        for thing, there in needed.items():
-            if not there:
+        for thing, is_present in needed.items():
+            if not is_present:
                 raise ValueError(f'ViT: `pooling`="{self.kind}" needs {thing}. Received: none')
 
     def get_config(self) -> Config:
@@ -456,24 +296,25 @@ class ImagePooling:
 
     @classmethod
     def from_config(cls, config: Config) -> Self:
-        return cls(**{**config, "kind": _deserialized(config["kind"])})
+        return cls(**{**config, "kind": deserialize_part(config["kind"])})
 
 
-def as_pooling(given: Any) -> ImagePooling:
-    """An `ImagePooling`; a kind of it, or the configuration of either, as one."""
-    given = _deserialized(given)
-    return given if isinstance(given, ImagePooling) else ImagePooling(given)
+def as_pooling(pooling: Any) -> ImagePooling:
+    """Returns an `ImagePooling` of the argument `pooling`, whatever form it has."""
+    pooling = deserialize_part(pooling)
+    return pooling if isinstance(pooling, ImagePooling) else ImagePooling(pooling)
 
 
-def serialized_pooling(given: Any) -> Any:
-    """What `as_pooling` takes as a configuration; words as they are."""
-    if isinstance(given, ImagePooling):
-        return keras.saving.serialize_keras_object(given)
-    return serialized_parts(given)
+def serialized_pooling(pooling: Any) -> Any:
+    """Returns the configuration of the argument `pooling`; a word stays as it is."""
+    if isinstance(pooling, ImagePooling):
+        return keras.saving.serialize_keras_object(pooling)
+    return serialized_parts(pooling)
 
 
-def _deserialized(given: Any) -> Any:
-    return keras.saving.deserialize_keras_object(given) if isinstance(given, dict) else given
+def deserialize_part(config: Any) -> Any:
+    """Returns the object of a configuration, and anything else as it is."""
+    return keras.saving.deserialize_keras_object(config) if isinstance(config, dict) else config
 
 
 STRIDES = (4, 8, 16, 32)  # as all papers have it
@@ -490,30 +331,31 @@ class Pyramid(ImageModel):
     """
 
     def _check_stages(self, names: Sequence[str], stages: range = FOUR) -> None:
-        """Raises ValueError unless these settings have a positive integer for each stage.
+        """Raises ValueError unless these arguments have a positive integer for each stage.
 
-        `stages` are the numbers of them that there may be.
+        `stages` are the numbers of stages that the model may have.
         """
-        owner, settings = type(self).__name__, self._settings
+        owner, arguments = type(self).__name__, vars(self.configuration)
         for name in names:
-            check_stages(owner, name, settings[name], stages)
-        check_sizes(owner, settings, [], ["num_classes"])
+            check_stages(owner, name, arguments[name], stages)
+        check_sizes(owner, arguments, [], ["num_classes"])
 
     def _positions(self) -> list[tuple[int, int]]:
-        """Stage of every block, in order, and its number inside the stage."""
-        counts = self._settings["num_layers"]
+        """Returns the stage of every block, in order, and its number inside the stage."""
+        counts = self.configuration.num_layers
         return [(stage, number) for stage, count in enumerate(counts) for number in range(count)]
 
     def _drop_path(self) -> list[float]:
-        """Rates of the blocks of all stages."""
-        return drop_path_rates(self._settings["drop_path"], sum(self._settings["num_layers"]))
+        """Returns the rates of the blocks of all stages."""
+        return drop_path_rates(self.configuration.drop_path, sum(self.configuration.num_layers))
 
     def _leave(self, stage: int, x: Tensor) -> Tensor:
         return x
 
     @property
     def _width(self) -> int:
-        return self._settings["hidden_dim"] * 2 ** (len(self._settings["num_layers"]) - 1)
+        width: int = self.configuration.hidden_dim * 2 ** (len(self.configuration.num_layers) - 1)
+        return width
 
     def _first(self, blocks: int | None) -> list[keras.layers.Layer]:
         reached = [stage for stage, _ in self._positions()[:blocks]] or [-1]
@@ -525,7 +367,7 @@ class Pyramid(ImageModel):
         """Runs the stages: list of `(batch, rows, columns, width)`, one a stage."""
         self._check_images(images)
         x, maps, blocks = images, [], iter(self.encoder_blocks)
-        for stage, count in enumerate(self._settings["num_layers"]):
+        for stage, count in enumerate(self.configuration.num_layers):
             x = self._enter(stage, x, training)
             for block in itertools.islice(blocks, count):
                 x = block(x, training=training)
@@ -549,11 +391,11 @@ class Pyramid(ImageModel):
         return {f"stride_{stride}": x for stride, x in zip(self.strides(), maps, strict=True)}
 
     def strides(self) -> tuple[int, ...]:
-        """How many pixels the positions of each stage are apart."""
+        """Returns the distance of the positions of each stage, in pixels."""
         return STRIDES
 
     def represent(self, images: Tensor, training: bool | None = None) -> Tensor:
-        """What the head sees: `(batch, height, width, channels)` -> `(batch, last width)`."""
+        """Returns the input of the head: images -> `(batch, width of the last stage)`."""
         x = self.encode(images, training=training)[-1]
         x = x if self.norm is None else ops.cast(self.norm(x), self.compute_dtype)
         return ops.mean(x, axis=(1, 2))
@@ -573,12 +415,12 @@ def check_stages(
 
 
 def block_name(stage: int, number: int) -> str:
-    """What a block is called."""
+    """Returns the name of a block."""
     return f"stage_{stage}_block_{number}"
 
 
 def norm(model: Any, name: str) -> keras.layers.Layer:
     """A layer norm of a model's."""
     return keras.layers.LayerNormalization(
-        epsilon=model._settings["norm_epsilon"], name=name, dtype=model.dtype_policy
+        epsilon=model.configuration.norm_epsilon, name=name, dtype=model.dtype_policy
     )

@@ -27,24 +27,27 @@ from keras_transformers.layers import (
 )
 from keras_transformers.layers.parts import serialized, serialized_parts
 from keras_transformers.models.base import (
-    Makers,
     check_changes,
     check_choice,
     check_divides,
-    keeps_settings,
+    make_part,
     variant,
-    with_parts,
 )
 from keras_transformers.models.decoding import (
-    CachedDecoding,
     DecodingState,
+    check_decodable,
+    grow_caches,
+    hold_caches_in,
     log_probabilities,
+    shortest_cache,
+    step_blocks,
     token_positions,
 )
 from keras_transformers.models.text_model import (
     OF_BLOCK,
     OF_EMBEDDING,
     Blocks,
+    TextConfiguration,
     TextEmbedding,
     TextModel,
     check_text_numbers,
@@ -156,15 +159,14 @@ def language_model_arguments(
     if found.get("num_key_value_heads") is not None:
         check_divides(owner, found, "num_key_value_heads", "num_heads")
     block = functools.partial(decoder_block, dropout=found.get("dropout", 0.1))
-    makers: Makers = {
-        "embedding": (decoder_embedding, OF_EMBEDDING, EMBEDDING_WORDS),
-        "block": (block, OF_BLOCK, BLOCK_WORDS),
-    }
-    return with_parts(found, changes, makers)
+    make_part(found, "embedding", decoder_embedding, OF_EMBEDDING, EMBEDDING_WORDS, changes)
+    make_part(found, "block", block, OF_BLOCK, BLOCK_WORDS, changes)
+    keywords = {*EMBEDDING_WORDS, *BLOCK_WORDS}
+    return {name: value for name, value in found.items() if name not in keywords}
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
-class LanguageModel(CachedDecoding, TextModel):
+class LanguageModel(TextModel):
     """Decoder-only Transformer: the probability of each token given those before it.
 
     By numbers it is GPT-2 (Radford et al. 2019, "Language Models are Unsupervised Multitask
@@ -230,6 +232,8 @@ class LanguageModel(CachedDecoding, TextModel):
     (1, 5, 31)
     """
 
+    variant_keywords = LanguageModelKeywords.__annotations__
+
     optional_inputs = ("segments",)
     reads_sources = False
 
@@ -238,7 +242,6 @@ class LanguageModel(CachedDecoding, TextModel):
     default_embedding = staticmethod(decoder_embedding)
     default_block = staticmethod(decoder_block)
 
-    @keeps_settings(block=serialized_parts, embedding=serialized, head=serialized)
     def __init__(
         self,
         vocab_size: int | None = None,
@@ -254,9 +257,20 @@ class LanguageModel(CachedDecoding, TextModel):
         **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
-        self.embedding = self._make_embedding(embedding)
-        self.decoder_blocks, self.norm = self._make_blocks(block, "decoder")
-        self._make_head(head)
+        configuration = TextConfiguration(
+            vocab_size=vocab_size,
+            hidden_dim=hidden_dim,
+            num_heads=num_heads,
+            mlp_dim=mlp_dim,
+            num_layers=num_layers,
+            max_length=max_length,
+            dropout=dropout,
+            block=serialized_parts(block),
+            embedding=serialized(embedding),
+            head=serialized(head),
+        )
+        parts = (block, embedding, head)
+        self.decoder_blocks, self.norm = self._make_parts(configuration, *parts, "decoder")
 
     @classmethod
     def from_variant(
@@ -381,7 +395,7 @@ class LanguageModel(CachedDecoding, TextModel):
         The number of positions; and of positions that turn by other angles in longer texts
         (`LongRopeScaling`) the length up to which they do not.
         """
-        return self._most_cached(self.most_positions)
+        return shortest_cache(self.decoder_blocks, self.most_positions)
 
     def start_decoding(
         self, source: Tensor, beams: int, max_length: Index
@@ -405,9 +419,10 @@ class LanguageModel(CachedDecoding, TextModel):
                 text.
         """
         self._check_writes("for text to be written")
-        self._check_decodable(max_length)
+        check_decodable(self, max_length)
         batch = ops.shape(source)[0]
-        return DecodingState(self._start_caches(batch, beams, max_length)), None
+        caches = [block.start_cache(batch, beams, max_length) for block in self.decoder_blocks]
+        return DecodingState(caches), None
 
     def prefill(
         self, ids: Tensor, following: Tensor | None, state: DecodingState, beams: int
@@ -458,7 +473,10 @@ class LanguageModel(CachedDecoding, TextModel):
             Logits `(batch, beams or length, vocab_size)` and the new `state`.
         """
         x = self.embedding(ids, token_positions(index, ids, self.embedding.most_positions))
-        x, state, _ = self._step_blocks(x, index, state, back_pointers)
+        x, state, _ = step_blocks(self.decoder_blocks, x, index, state, back_pointers)
         logits = self.token_embedding.step_logits
         x = self._normed(x)
         return logits(x) if self.head is None else self.head(x, logits=logits), state
+
+    caches_in = hold_caches_in
+    grow_caches = grow_caches

@@ -1,5 +1,6 @@
 """Masked autoencoders (He et al. 2022)."""
 
+import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Self, Unpack
@@ -7,24 +8,25 @@ from typing import Any, Self, Unpack
 import keras
 from keras import ops
 
-from keras_transformers.annotations import Index, LayerOptions, Part, Shape, Tensor
+from keras_transformers.annotations import Config, Index, LayerOptions, Part, Shape, Tensor
 from keras_transformers.detection.criterion import of_images
 from keras_transformers.layers import EncoderBlock, patchify, unpatchify
-from keras_transformers.layers.base import Composite
-from keras_transformers.layers.parts import Prototype, part, serialized
+from keras_transformers.layers.base import frozen_like
+from keras_transformers.layers.parts import Prototype, part, part_or_numbers, serialized
 from keras_transformers.models.base import (
-    ModelSettings,
+    BaseModel,
+    Configuration,
     check_changes,
     check_divides,
     check_sizes,
-    keeps_settings,
+    number_or_default,
 )
-from keras_transformers.models.image_model import POSITIONS, check_images, check_images_shape
-from keras_transformers.models.vit import ViT, vit_block
+from keras_transformers.models.image_model import check_images, check_images_shape
+from keras_transformers.models.vit import POSITIONS, ViT, vit_block
 
 
 class MAEKeywords(LayerOptions, total=False):
-    """What `MAE.from_variant` takes by name; see `MAE`."""
+    """The keyword arguments of `MAE.from_variant`; see `MAE`."""
 
     decoder_dim: int
     decoder_heads: int | None
@@ -38,7 +40,7 @@ class MAEKeywords(LayerOptions, total=False):
 
 def block_like(block: EncoderBlock, num_heads: int, mlp_dim: int) -> EncoderBlock:
     """A block of these sizes with activation, biases and norm like those of another."""
-    network, mixer = (block.given_part(name) or block for name in ("feed_forward", "mixer"))
+    network, mixer = block.given_feed_forward() or block, block.given_mixer() or block
     return vit_block(
         num_heads,
         mlp_dim,
@@ -69,8 +71,22 @@ def check_mae(settings: Mapping[str, Any], encoder: ViT) -> None:
         raise ValueError(f"MAE: `mask_ratio` must be in (0, 1). Received: {share}")
 
 
+@dataclasses.dataclass(frozen=True)
+class MAEConfiguration(Configuration):
+    """The arguments of an `MAE` but for the encoder, which `get_config` adds."""
+
+    decoder_dim: int
+    decoder_heads: int | None
+    decoder_mlp_dim: int | None
+    decoder_layers: int
+    mask_ratio: float
+    normalize_patches: bool
+    seed: int | None
+    decoder_block: Config | None
+
+
 @keras.saving.register_keras_serializable("keras_transformers")
-class MAE(ModelSettings, Composite, keras.Model):
+class MAE(BaseModel):
     """Masked autoencoder (He et al. 2022, https://arxiv.org/abs/2111.06377).
 
     Most patches of an image are removed at random; a `ViT` encodes the others, and a small decoder,
@@ -123,9 +139,10 @@ class MAE(ModelSettings, Composite, keras.Model):
     (3, 10)
     """
 
-    defaults = {"decoder_heads": 16}
+    variant_keywords = MAEKeywords.__annotations__
 
-    @keeps_settings(encoder=None, decoder_block=serialized)
+    configuration: MAEConfiguration
+
     def __init__(
         self,
         encoder: ViT | dict[str, Any],
@@ -140,8 +157,20 @@ class MAE(ModelSettings, Composite, keras.Model):
         **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
+        config = MAEConfiguration(
+            decoder_dim=decoder_dim,
+            decoder_heads=number_or_default(decoder_heads, 16, decoder_block),
+            decoder_mlp_dim=decoder_mlp_dim,
+            decoder_layers=decoder_layers,
+            mask_ratio=mask_ratio,
+            normalize_patches=normalize_patches,
+            seed=seed,
+            decoder_block=serialized(decoder_block),
+        )
         self.encoder = part(self, "encoder", encoder, ViT)
-        check_mae(self._settings, self.encoder)
+        check_mae(vars(config), self.encoder)
+        mlp_dim = number_or_default(config.decoder_mlp_dim, 4 * config.decoder_dim, decoder_block)
+        self.configuration = dataclasses.replace(config, decoder_mlp_dim=mlp_dim)
         self.seed_generator = keras.random.SeedGenerator(seed)
         policy, embedding = self.dtype_policy, self.encoder.embedding
         self.decoder_embedding = keras.layers.Dense(
@@ -151,21 +180,22 @@ class MAE(ModelSettings, Composite, keras.Model):
         self.decoder_positions = POSITIONS[embedding.positions or "sinusoidal"](
             grid, self.encoder.prefix_tokens, name="decoder_positions", dtype=policy
         )
-        block = self._block(decoder_block)
+        block = self._make_block(decoder_block)
         self.decoder_blocks = [block.copy(self, f"decoder_{i}", i) for i in range(decoder_layers)]
         self.decoder_norm = block.layer.copied_norm(self, "decoder_norm")
 
-    def _block(self, given: Part | None) -> Prototype:
-        """What the decoder's blocks are copies of."""
-
-        def make(decoder_heads: int, decoder_mlp_dim: int) -> EncoderBlock:
-            check_divides("MAE", self._settings, "decoder_heads", "decoder_dim")
-            return block_like(self.encoder.block.layer, decoder_heads, decoder_mlp_dim)
-
-        if given is None and self._settings["decoder_mlp_dim"] is None:
-            self._settle(decoder_mlp_dim=4 * self._settings["decoder_dim"])
-        numbers = ("decoder_heads", "decoder_mlp_dim")
-        return self._prototype("decoder_block", given, EncoderBlock, numbers, make)
+    def _make_block(self, block: Part | None) -> Prototype:
+        """Returns the prototype of the decoder's blocks: the one given, or that of the numbers."""
+        config = self.configuration
+        heads, mlp_dim = config.decoder_heads, config.decoder_mlp_dim
+        numbers: dict[str, Any] = {"decoder_heads": heads, "decoder_mlp_dim": mlp_dim}
+        prototype = part_or_numbers(self, "decoder_block", block, EncoderBlock, **numbers)
+        if prototype is not None:
+            return prototype
+        check_sizes(type(self).__name__, numbers, tuple(numbers))
+        check_divides("MAE", vars(config), "decoder_heads", "decoder_dim")
+        new = block_like(self.encoder.block.layer, *numbers.values())
+        return Prototype(self, "decoder_block", new, EncoderBlock)
 
     @classmethod
     def from_variant(
@@ -189,7 +219,7 @@ class MAE(ModelSettings, Composite, keras.Model):
         check_images_shape(self, images_shape)
         self.channels = images_shape[-1]
         self.encoder.build(images_shape)
-        width = self._settings["decoder_dim"]
+        width = self.configuration.decoder_dim
         tokens = (None, None, width)
         self.decoder_embedding.build((None, None, self.encoder.embedding.hidden_dim))
         self.mask_token = self.add_weight(
@@ -197,11 +227,12 @@ class MAE(ModelSettings, Composite, keras.Model):
         )
         for layer in (self.decoder_positions, *self.decoder_blocks, self.decoder_norm):
             layer.build(tokens)
-        self.prediction = keras.layers.Dense(
+        prediction = keras.layers.Dense(
             self.encoder.patch_size**2 * images_shape[-1],
             name="prediction",
             dtype=self.dtype_policy,
         )
+        self.prediction = frozen_like(self, prediction)
         self.prediction.build(tokens)
 
     def call(self, images: Tensor, training: bool | None = None) -> dict[str, Tensor]:
@@ -247,7 +278,7 @@ class MAE(ModelSettings, Composite, keras.Model):
         return rows * columns
 
     def _kept(self, patches: Index) -> Index:
-        share = 1 - self._settings["mask_ratio"]
+        share = 1 - self.configuration.mask_ratio
         if isinstance(patches, int):
             return int(patches * share)
         return ops.cast(ops.cast(patches, "float64") * share, "int32")  # known in the call
@@ -287,9 +318,9 @@ class MAE(ModelSettings, Composite, keras.Model):
         return ops.sum(error * masked) / ops.sum(masked)
 
     def _targets(self, images: Tensor) -> tuple[Any, Any, Any]:
-        """What patches are compared to, float32, and the mean and deviation taken out of each."""
+        """Returns the target patches, float32, and the mean and deviation taken out of each."""
         target = patchify(ops.cast(images, "float32"), self.encoder.patch_size)
-        if not self._settings["normalize_patches"]:
+        if not self.configuration.normalize_patches:
             return target, 0.0, 1.0
         values = target.shape[-1]
         mean = ops.mean(target, axis=-1, keepdims=True)

@@ -1,13 +1,20 @@
 """The Multiscale Vision Transformer of Li et al. 2022, second version."""
 
+import dataclasses
 from collections.abc import Sequence
 from typing import Any, Literal, Self, Unpack
 
 import keras
 
-from keras_transformers.annotations import Tensor
+from keras_transformers.annotations import ProblemType, Tensor
 from keras_transformers.layers import OverlappingPatchEmbedding, PoolingBlock
-from keras_transformers.models.base import check_changes, check_sizes, keeps_settings, variant
+from keras_transformers.models.base import (
+    Configuration,
+    check_changes,
+    check_problem,
+    check_sizes,
+    variant,
+)
 from keras_transformers.models.image_model import (
     STRIDES,
     ImageModelOptions,
@@ -27,7 +34,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
 
 
 class MViTKeywords(ImageModelOptions, total=False):
-    """What `MViT.from_variant` takes by name; see `MViT`."""
+    """The keyword arguments of `MViT.from_variant`; see `MViT`."""
 
     image_size: int | Sequence[int]
     hidden_dim: int
@@ -38,6 +45,23 @@ class MViTKeywords(ImageModelOptions, total=False):
     dropout: float
     drop_path: float
     norm_epsilon: float
+
+
+@dataclasses.dataclass(frozen=True)
+class MViTConfiguration(Configuration):
+    """The arguments of an `MViT`."""
+
+    num_classes: int | None
+    image_size: list[int]
+    hidden_dim: int
+    num_layers: list[int]
+    num_heads: int
+    key_stride: int
+    mlp_ratio: int
+    dropout: float
+    drop_path: float
+    norm_epsilon: float
+    problem_type: ProblemType | None
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
@@ -82,7 +106,10 @@ class MViT(Pyramid):
     (3, 10)
     """
 
-    @keeps_settings(image_size=both_sides, num_layers=list)
+    variant_keywords = MViTKeywords.__annotations__
+
+    configuration: MViTConfiguration
+
     def __init__(
         self,
         num_classes: int | None = 1000,
@@ -97,9 +124,24 @@ class MViT(Pyramid):
         norm_epsilon: float = 1e-6,
         **kwargs: Unpack[ImageModelOptions],
     ) -> None:
+        problem_type = kwargs.pop("problem_type", None)
         super().__init__(**kwargs)
-        settings = self._settings
-        check_sizes("MViT", settings, ["hidden_dim", "num_heads", "key_stride", "mlp_ratio"])
+        self.configuration = MViTConfiguration(
+            num_classes=num_classes,
+            image_size=both_sides(image_size),
+            hidden_dim=hidden_dim,
+            num_layers=list(num_layers),
+            num_heads=num_heads,
+            key_stride=key_stride,
+            mlp_ratio=mlp_ratio,
+            dropout=dropout,
+            drop_path=drop_path,
+            norm_epsilon=norm_epsilon,
+            problem_type=problem_type,
+        )
+        arguments = vars(self.configuration)
+        check_problem(type(self).__name__, arguments)
+        check_sizes("MViT", arguments, ["hidden_dim", "num_heads", "key_stride", "mlp_ratio"])
         self._check_stages(["num_layers"])
         self.patch_embedding = OverlappingPatchEmbedding(
             hidden_dim,
@@ -117,20 +159,20 @@ class MViT(Pyramid):
         self._make_head()
 
     def _block(self, stage: int, number: int, drop_path: float) -> keras.layers.Layer:
-        settings = self._settings
+        config = self.configuration
         halves = stage > 0 and number == 0
-        stride = STRIDES[stage] // (2 if halves else 1)  # of what the block is given
-        width = settings["hidden_dim"] * 2**stage
+        stride = STRIDES[stage] // (2 if halves else 1)  # of the block's input
+        width = config.hidden_dim * 2**stage
         # As the authors have it: keys are pooled as much in a stage's first block as in the others.
         return PoolingBlock(
-            settings["num_heads"] * 2**stage,
-            settings["mlp_ratio"] * width,
+            config.num_heads * 2**stage,
+            config.mlp_ratio * width,
             width,
-            grid=[-(-side // stride) for side in settings["image_size"]],
+            grid=[-(-side // stride) for side in config.image_size],
             query_stride=2 if halves else 1,
-            key_stride=max(settings["key_stride"] // 2**stage, 1),
+            key_stride=max(config.key_stride // 2**stage, 1),
             norm=norm(self, "norm"),
-            dropout=settings["dropout"],
+            dropout=config.dropout,
             drop_path=drop_path,
             name=block_name(stage, number),
             dtype=self.dtype_policy,
@@ -151,7 +193,7 @@ class MViT(Pyramid):
         Args:
             name: "T", "S", "B" or "L".
             num_classes: Number of classes, or None.
-            **changes: Unpack[MViTKeywords] constructor argument, instead of the variant's.
+            **changes: Any constructor argument, instead of the variant's.
 
         Raises:
             ValueError: If there is no such variant or keyword.
@@ -162,7 +204,7 @@ class MViT(Pyramid):
     def build(self, images_shape: Any) -> None:
         self._start_building(images_shape)
         self.patch_embedding.build((None, None, None, self.channels))
-        width = self._settings["hidden_dim"]
+        width = self.configuration.hidden_dim
         for block in self.encoder_blocks:
             block.build((None, None, None, width))
             width = block.hidden_dim

@@ -1,18 +1,19 @@
 """The Pyramid Vision Transformer of Wang et al., second version."""
 
+import dataclasses
 from collections.abc import Sequence
 from typing import Any, Literal, Self, Unpack
 
 import keras
 
-from keras_transformers.annotations import Tensor
+from keras_transformers.annotations import ProblemType, Tensor
 from keras_transformers.layers import (
     ConvolutionalFeedForward,
     EncoderBlock,
     OverlappingPatchEmbedding,
     SpatialReductionAttention,
 )
-from keras_transformers.models.base import check_changes, keeps_settings, variant
+from keras_transformers.models.base import Configuration, check_changes, check_problem, variant
 from keras_transformers.models.image_model import (
     STRIDES,
     ImageModelOptions,
@@ -35,7 +36,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
 
 
 class PVTKeywords(ImageModelOptions, total=False):
-    """What `PVT.from_variant` takes by name; see `PVT`."""
+    """The keyword arguments of `PVT.from_variant`; see `PVT`."""
 
     image_size: int | Sequence[int]
     hidden_dims: Sequence[int]
@@ -46,6 +47,23 @@ class PVTKeywords(ImageModelOptions, total=False):
     dropout: float
     drop_path: float
     norm_epsilon: float
+
+
+@dataclasses.dataclass(frozen=True)
+class PVTConfiguration(Configuration):
+    """The arguments of a `PVT`."""
+
+    num_classes: int | None
+    image_size: list[int]
+    hidden_dims: list[int]
+    num_layers: list[int]
+    num_heads: list[int]
+    reductions: list[int]
+    mlp_ratios: list[int]
+    dropout: float
+    drop_path: float
+    norm_epsilon: float
+    problem_type: ProblemType | None
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
@@ -88,14 +106,10 @@ class PVT(Pyramid):
     (3, 10)
     """
 
-    @keeps_settings(
-        image_size=both_sides,
-        hidden_dims=list,
-        num_layers=list,
-        num_heads=list,
-        reductions=list,
-        mlp_ratios=list,
-    )
+    variant_keywords = PVTKeywords.__annotations__
+
+    configuration: PVTConfiguration
+
     def __init__(
         self,
         num_classes: int | None = 1000,
@@ -110,7 +124,22 @@ class PVT(Pyramid):
         norm_epsilon: float = 1e-6,
         **kwargs: Unpack[ImageModelOptions],
     ) -> None:
+        problem_type = kwargs.pop("problem_type", None)
         super().__init__(**kwargs)
+        self.configuration = PVTConfiguration(
+            num_classes=num_classes,
+            image_size=both_sides(image_size),
+            hidden_dims=list(hidden_dims),
+            num_layers=list(num_layers),
+            num_heads=list(num_heads),
+            reductions=list(reductions),
+            mlp_ratios=list(mlp_ratios),
+            dropout=dropout,
+            drop_path=drop_path,
+            norm_epsilon=norm_epsilon,
+            problem_type=problem_type,
+        )
+        check_problem(type(self).__name__, vars(self.configuration))
         sizes = ["hidden_dims", "num_layers", "num_heads", "reductions", "mlp_ratios"]
         self._check_stages(sizes)
         self.embeddings = [
@@ -133,16 +162,16 @@ class PVT(Pyramid):
         self._make_head()
 
     def _block(self, stage: int, number: int, drop_path: float) -> keras.layers.Layer:
-        settings = self._settings
-        heads = settings["num_heads"][stage]
-        mlp_dim = settings["mlp_ratios"][stage] * settings["hidden_dims"][stage]
-        a_norm = norm(self, "norm")
+        config = self.configuration
+        heads, reduction = config.num_heads[stage], config.reductions[stage]
+        mlp_dim = config.mlp_ratios[stage] * config.hidden_dims[stage]
+        block_norm = norm(self, "norm")
         return EncoderBlock(
-            dropout=settings["dropout"],
+            dropout=config.dropout,
             norm_first=True,
-            mixer=SpatialReductionAttention(heads, settings["reductions"][stage], a_norm),
+            mixer=SpatialReductionAttention(heads, reduction, block_norm),
             feed_forward=ConvolutionalFeedForward(mlp_dim, "gelu"),
-            norm=a_norm,
+            norm=block_norm,
             drop_path=drop_path,
             name=block_name(stage, number),
             dtype=self.dtype_policy,
@@ -164,7 +193,7 @@ class PVT(Pyramid):
         Args:
             name: "b0" to "b5".
             num_classes: Number of classes, or None.
-            **changes: Unpack[PVTKeywords] constructor argument, instead of the variant's.
+            **changes: Any constructor argument, instead of the variant's.
 
         Raises:
             ValueError: If there is no such variant or keyword.
@@ -174,7 +203,7 @@ class PVT(Pyramid):
 
     def build(self, images_shape: Any) -> None:
         self._start_building(images_shape)
-        widths = self._settings["hidden_dims"]
+        widths = self.configuration.hidden_dims
         channels = self.channels
         for embedding, stage_norm, width in zip(self.embeddings, self.norms, widths, strict=True):
             embedding.build((None, None, None, channels))
@@ -186,7 +215,7 @@ class PVT(Pyramid):
 
     @property
     def _width(self) -> int:
-        return self._settings["hidden_dims"][-1]
+        return self.configuration.hidden_dims[-1]
 
     def _entrances(self, stage: int) -> list[keras.layers.Layer]:
         return [self.embeddings[stage], self.norms[stage]]

@@ -1,5 +1,6 @@
 """The predecessor: a recurrent encoder-decoder with attention, Bahdanau et al. 2014."""
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any, NamedTuple, Unpack
 
@@ -12,8 +13,9 @@ from keras_transformers.layers.attention.scores import GivenScore
 from keras_transformers.layers.mixers import BidirectionalRNN, with_a_step
 from keras_transformers.layers.parts import serialized
 from keras_transformers.layers.regularization import Orthogonal
-from keras_transformers.models.base import check_sizes, keeps_settings
-from keras_transformers.models.decoding import Source, Translator, add_coverage, start_coverage
+from keras_transformers.models.base import Configuration, check_sizes
+from keras_transformers.models.decoding import Source, add_coverage, start_coverage
+from keras_transformers.models.transformer import Translator
 
 
 class RecurrentState(NamedTuple):
@@ -44,6 +46,18 @@ class _GRUCell(keras.layers.GRUCell):
     def compute_output_shape(self, input_shape: Shape) -> tuple[Shape, Shape]:
         shape = (input_shape[0], self.units)
         return shape, shape
+
+
+@dataclasses.dataclass(frozen=True)
+class RecurrentConfiguration(Configuration):
+    """The arguments of a `RecurrentTranslator`; see there."""
+
+    vocab_size: int
+    hidden_dim: int
+    embedding_dim: int | None
+    dropout: float
+    score: Any
+    target_vocab_size: int | None
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
@@ -88,7 +102,6 @@ class RecurrentTranslator(Translator):
     (1, 3, 31)
     """
 
-    @keeps_settings(score=None)  # as the attention has it
     def __init__(
         self,
         vocab_size: int,
@@ -100,8 +113,8 @@ class RecurrentTranslator(Translator):
         **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
-        sizes = ("vocab_size", "hidden_dim")
-        check_sizes("RecurrentTranslator", self._settings, sizes)
+        sizes = {"vocab_size": vocab_size, "hidden_dim": hidden_dim}
+        check_sizes("RecurrentTranslator", sizes, tuple(sizes))
         if hidden_dim % 2:
             raise ValueError(
                 "RecurrentTranslator: `hidden_dim` must be even, a half for each direction. "
@@ -110,8 +123,8 @@ class RecurrentTranslator(Translator):
         self.hidden_dim = hidden_dim
         self.embedding_dim = embedding_dim or hidden_dim
         policy = self.dtype_policy
-        sizes = [size for size in (vocab_size, target_vocab_size) if size is not None]
-        self._make_tables(*(TokenEmbedding(size, self.embedding_dim, False) for size in sizes))
+        rows = [size for size in (vocab_size, target_vocab_size) if size is not None]
+        self._make_tables(*(TokenEmbedding(size, self.embedding_dim, False) for size in rows))
         self.encoder = BidirectionalRNN("gru", hidden_dim // 2, name="encoder", dtype=policy)
         self.first_state = keras.layers.Dense(hidden_dim, "tanh", name="first_state", dtype=policy)
         self.attention = CrossAttention(
@@ -127,7 +140,14 @@ class RecurrentTranslator(Translator):
         )
         self.readout = keras.layers.Dense(self.embedding_dim, "tanh", name="readout", dtype=policy)
         self.dropout_layer = Dropout(dropout, dtype=policy)
-        self._settle(score=serialized(self.attention.score))
+        self.configuration = RecurrentConfiguration(
+            vocab_size=vocab_size,
+            hidden_dim=hidden_dim,
+            embedding_dim=embedding_dim,
+            dropout=dropout,
+            score=serialized(self.attention.score),
+            target_vocab_size=target_vocab_size,
+        )
 
     def build(self, input_shape: dict[str, Shape]) -> None:
         hidden, embedded = (None, None, self.hidden_dim), (None, None, self.embedding_dim)

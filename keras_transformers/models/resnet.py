@@ -1,14 +1,21 @@
 """The residual network of He et al. 2016: convolutions, as a backbone for what reads their maps."""
 
+import dataclasses
 from collections.abc import Sequence
 from typing import Any, Literal, Self, Unpack
 
 import keras
 from keras import ops
 
-from keras_transformers.annotations import Shape, Tensor
+from keras_transformers.annotations import ProblemType, Shape, Tensor
 from keras_transformers.layers import ConvolutionNorm, ResidualBlock
-from keras_transformers.models.base import check_choice, check_sizes, keeps_settings, variant
+from keras_transformers.models.base import (
+    Configuration,
+    check_choice,
+    check_problem,
+    check_sizes,
+    variant,
+)
 from keras_transformers.models.image_model import (
     STRIDES,
     ImageModelOptions,
@@ -31,6 +38,20 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "50": {"num_layers": (3, 4, 6, 3)},
     "101": {"num_layers": (3, 4, 23, 3)},
 }
+
+
+@dataclasses.dataclass(frozen=True)
+class ResNetConfiguration(Configuration):
+    """The arguments of a `ResNet`."""
+
+    num_classes: int | None
+    image_size: list[int]
+    hidden_dim: int
+    num_layers: list[int]
+    bottleneck: bool
+    stem: Literal["pooled", "convolutions"]
+    norm: Literal["batch", "frozen", "group"]
+    problem_type: ProblemType | None
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
@@ -75,7 +96,8 @@ class ResNet(Pyramid):
     {'stride_4': (16, 12, 32), 'stride_8': (8, 6, 64)}
     """
 
-    @keeps_settings(image_size=both_sides, num_layers=list)
+    configuration: ResNetConfiguration
+
     def __init__(
         self,
         num_classes: int | None = 1000,
@@ -87,11 +109,23 @@ class ResNet(Pyramid):
         norm: Literal["batch", "frozen", "group"] = "batch",
         **kwargs: Unpack[ImageModelOptions],
     ) -> None:
+        problem_type = kwargs.pop("problem_type", None)
         super().__init__(**kwargs)
-        settings = self._settings
-        check_sizes("ResNet", settings, ["hidden_dim"])
-        check_choice("ResNet", settings, "stem", ("pooled", "convolutions"))
-        check_choice("ResNet", settings, "norm", ("batch", "frozen", "group"))
+        self.configuration = ResNetConfiguration(
+            num_classes=num_classes,
+            image_size=both_sides(image_size),
+            hidden_dim=hidden_dim,
+            num_layers=list(num_layers),
+            bottleneck=bottleneck,
+            stem=stem,
+            norm=norm,
+            problem_type=problem_type,
+        )
+        arguments = vars(self.configuration)
+        check_problem(type(self).__name__, arguments)
+        check_sizes("ResNet", arguments, ["hidden_dim"])
+        check_choice("ResNet", arguments, "stem", ("pooled", "convolutions"))
+        check_choice("ResNet", arguments, "norm", ("batch", "frozen", "group"))
         self._check_stages(["num_layers"], range(1, len(STRIDES) + 1))
         self.stem = [
             self._stem_convolution(i, kernel_size)
@@ -113,10 +147,10 @@ class ResNet(Pyramid):
 
     def _stem_convolution(self, number: int, kernel_size: int) -> ConvolutionNorm:
         return ConvolutionNorm(
-            self._settings["hidden_dim"],
+            self.configuration.hidden_dim,
             kernel_size,
             2,
-            self._settings["norm"],
+            self.configuration.norm,
             name=f"stem_{number}",
             dtype=self.dtype_policy,
         )
@@ -152,10 +186,10 @@ class ResNet(Pyramid):
 
     @property
     def _width(self) -> int:
-        return super()._width * (4 if self._settings["bottleneck"] else 1)
+        return super()._width * (4 if self.configuration.bottleneck else 1)
 
     def strides(self) -> tuple[int, ...]:
-        return STRIDES[: len(self._settings["num_layers"])]
+        return STRIDES[: len(self.configuration.num_layers)]
 
     def _entrances(self, stage: int) -> list[keras.layers.Layer]:
         return [] if stage else self.stem
@@ -165,7 +199,7 @@ class ResNet(Pyramid):
             return x
         for convolution in self.stem:
             x = convolution(x, training=training)
-        if self._settings["stem"] == "convolutions":
+        if self.configuration.stem == "convolutions":
             return x
         # Zeros do: the activation before leaves nothing less.
         x = ops.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0)))

@@ -1,7 +1,8 @@
 """SegFormer of Xie et al. 2021: a class for every position of an image."""
 
+import dataclasses
 import math
-from typing import Any, Unpack
+from typing import Any, Self, Unpack
 
 import keras
 from keras import ops
@@ -10,14 +11,23 @@ from keras_transformers.annotations import Config, LayerOptions, Shape, Tensor
 from keras_transformers.assertions import require_values
 from keras_transformers.detection.criterion import of_images
 from keras_transformers.layers import resize_map
-from keras_transformers.layers.base import Composite
 from keras_transformers.layers.parts import part
-from keras_transformers.models.base import ModelSettings, Transferable, check_sizes, keeps_settings
+from keras_transformers.models.base import BaseModel, Configuration, check_sizes, transfer
 from keras_transformers.models.image_model import Pyramid, check_images, check_images_shape
 
 
+@dataclasses.dataclass(frozen=True)
+class SegFormerConfiguration(Configuration):
+    """The arguments of a `SegFormer` but for the encoder, which `get_config` adds."""
+
+    num_classes: int
+    decoder_dim: int
+    dropout: float
+    ignored_label: int
+
+
 @keras.saving.register_keras_serializable("keras_transformers")
-class SegFormer(Transferable, ModelSettings, Composite, keras.Model):
+class SegFormer(BaseModel):
     """Semantic segmentation (Xie et al. 2021, https://arxiv.org/abs/2105.15203).
 
     The map of each stage of a pyramid is projected to `decoder_dim`, all are brought to the size of
@@ -54,7 +64,8 @@ class SegFormer(Transferable, ModelSettings, Composite, keras.Model):
 
     anew = ("classifier",)
 
-    @keeps_settings(encoder=None)
+    configuration: SegFormerConfiguration
+
     def __init__(
         self,
         num_classes: int,
@@ -65,7 +76,10 @@ class SegFormer(Transferable, ModelSettings, Composite, keras.Model):
         **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
-        check_sizes("SegFormer", self._settings, ["num_classes", "decoder_dim"])
+        self.configuration = SegFormerConfiguration(
+            num_classes, decoder_dim, dropout, ignored_label
+        )
+        check_sizes("SegFormer", vars(self.configuration), ["num_classes", "decoder_dim"])
         self.encoder = part(self, "encoder", encoder, Pyramid)
         if self.encoder.head is not None:
             raise ValueError(
@@ -90,7 +104,12 @@ class SegFormer(Transferable, ModelSettings, Composite, keras.Model):
     @property
     def ignored_label(self) -> int:
         """Label of pixels that count for nothing, as given."""
-        return int(self._settings["ignored_label"])
+        return int(self.configuration.ignored_label)
+
+    def transferred(self, **changes: Any) -> Self:
+        """Returns a model for another task; see `ImageModel.transferred`."""
+        model: Self = transfer(self, changes)
+        return model
 
     def build(self, images_shape: Any) -> None:
         check_images_shape(self, images_shape)
@@ -99,7 +118,7 @@ class SegFormer(Transferable, ModelSettings, Composite, keras.Model):
         sides = [side or 224 for side in images_shape[1:3]]  # the widths do not depend on them
         images = keras.Input((*sides, self.channels), dtype=self.compute_dtype)
         maps = self.encoder.encode(images)
-        width = self._settings["decoder_dim"]
+        width = self.configuration.decoder_dim
         for projection, fusion, x in zip(self.projections, self.fusions, maps, strict=True):
             projection.build((None, None, None, x.shape[-1]))
             fusion.build((None, None, None, width))
@@ -136,7 +155,7 @@ class SegFormer(Transferable, ModelSettings, Composite, keras.Model):
         logits = resize_map(ops.cast(y_pred, "float32"), rows, columns)
         labels = ops.cast(y, "int32")
         real = ops.not_equal(labels, self.ignored_label)
-        single = self._settings["num_classes"] == 1
+        single = self.configuration.num_classes == 1
         if single:
             real = ops.logical_and(real, labels >= 0)
         labels, weights = ops.where(real, labels, 0), ops.cast(real, "float32")
@@ -144,7 +163,7 @@ class SegFormer(Transferable, ModelSettings, Composite, keras.Model):
             targets = ops.cast(labels, "float32")
             errors = ops.binary_crossentropy(targets, logits[..., 0], from_logits=True)
         else:
-            classes = self._settings["num_classes"]
+            classes = self.configuration.num_classes
             is_right = ops.logical_and(labels >= 0, labels < classes)
             labels = require_values(
                 labels,
@@ -169,7 +188,7 @@ class SegFormer(Transferable, ModelSettings, Composite, keras.Model):
     def compute_output_shape(self, images_shape: Shape) -> Shape:
         stride = self.encoder.strides()[0]
         sides = [None if side is None else -(-side // stride) for side in images_shape[1:3]]
-        return (images_shape[0], *sides, self._settings["num_classes"])
+        return (images_shape[0], *sides, self.configuration.num_classes)
 
     def _shape_to_build(self, model: keras.Model) -> Shape:
         return (None, None, None, self.channels)

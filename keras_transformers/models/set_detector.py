@@ -1,8 +1,8 @@
-"""The base of detectors that predict sets: settings, variants, heads, training."""
+"""The base of detectors that predict sets: configuration, variants, heads, training."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any, Unpack
+from typing import Any, Self, Unpack
 
 import keras
 from keras import ops
@@ -15,16 +15,17 @@ from keras_transformers.layers import (
     EncoderBlock,
     FirstConditionalDecoderBlock,
 )
-from keras_transformers.layers.base import Composite
+from keras_transformers.layers.base import BaseLayer
 from keras_transformers.layers.parts import Prototype, arguments_of_call
 from keras_transformers.models.base import (
-    ModelSettings,
-    Transferable,
+    BaseModel,
+    Configuration,
     check_changes,
     check_choice,
     check_divides,
     check_sizes,
     refuse_beside,
+    transfer,
     variant,
 )
 from keras_transformers.models.detr_backbone import images_and_mask, residual_network
@@ -35,6 +36,24 @@ NUMBERS: dict[str, Any] = {"num_heads": 8, "mlp_dim": 2048, "dropout": 0.1}
 # What a block of the encoder, and one of the decoder, is called with.
 OF_ENCODER = {"padding_mask", "positions"}
 OF_DECODER = {"context", "context_mask", "context_positions", "positions"}
+
+
+@dataclasses.dataclass(frozen=True)
+class SetDetectorConfiguration(Configuration):
+    """The arguments of a detector but for the backbone, which `get_config` adds.
+
+    The three numbers of the blocks are None where they are not given.
+    """
+
+    num_classes: int
+    hidden_dim: int
+    num_heads: int | None
+    mlp_dim: int | None
+    num_layers: list[int]
+    queries: int | Config
+    dropout: float | None
+    blocks: list[Config] | None
+    criterion: Config
 
 
 def check_settings(owner: str, settings: Mapping[str, Any]) -> None:
@@ -83,7 +102,7 @@ def default_blocks(
 def block_prototypes(
     owner: Any, blocks: Any, numbers: dict[str, Any], references: bool
 ) -> list[Prototype]:
-    """Those of the encoder's and the decoder's blocks, which were given or numbers make.
+    """Returns the prototypes of both kinds of blocks: the given ones, or those of the numbers.
 
     Args:
         owner: The model.
@@ -181,7 +200,7 @@ def parts_of_variant(
     return settings, None if whole["blocks"] else numbers["blocks"]
 
 
-class Network(Composite, keras.layers.Layer):
+class Network(BaseLayer):
     """Layers in turn: `keras.Sequential` that follows a dtype policy."""
 
     def __init__(
@@ -213,7 +232,7 @@ def network(units: int, width: int, hidden: int, name: str, dtype: Any, **kwargs
     return Network(layers, name=name, dtype=dtype)
 
 
-class Heads(Composite, keras.layers.Layer):
+class Heads(BaseLayer):
     """The logits of classes and the box of every token.
 
     Args:
@@ -260,37 +279,49 @@ class Heads(Composite, keras.layers.Layer):
         return (*shape[:-1], self.class_head.units), (*shape[:-1], 4)
 
     def sureness(self, logits: Tensor) -> Tensor:
-        """How sure logits are that there is an object: `(..., classes)` -> `(...)`, float32."""
+        """Returns scores of there being an object: `(..., classes)` -> `(...)`, float32."""
         logits = ops.cast(logits, "float32")
         if self.focal:
             return ops.max(logits, axis=-1)
         return -ops.log_softmax(logits, axis=-1)[..., -1]
 
 
-class SetDetector(Transferable, ModelSettings, Composite, keras.Model):
+class SetDetector(BaseModel):
     """Base of `DETR` and `DeformableDETR`.
 
-    A subclass has `queries`, `_encode(images, mask, training)`, which gives what `_decode` takes
-    before `training`, and `_decode`, which gives logits and boxes, before the sigmoid, of the
-    proposals and of every decoder block: `(batch, layers, num_queries, classes)` and float32
+    A subclass calls `_configure` in its constructor, and has `queries`,
+    `_encode(images, mask, training)`, which gives what `_decode` takes before `training`, and
+    `_decode`, which gives logits and boxes, before the sigmoid, of the proposals and of every
+    decoder block: `(batch, layers, num_queries, classes)` and float32
     `(batch, layers, num_queries, 4)`.
 
     Args:
         maps: What reads the maps of a backbone, a `FeatureMap` or `FeatureMaps`.
     """
 
+    anew: tuple[str, ...]
+    configuration: SetDetectorConfiguration
     queries: Any
 
     def __init__(self, maps: Any, **kwargs: Unpack[LayerOptions]) -> None:
         super().__init__(**kwargs)
-        check_settings(type(self).__name__, self._settings)
-        self.criterion = SetCriterion(**self._settings["criterion"])
         self.feature_map = maps
         self.backbone = maps.backbone
 
+    def _configure(self, configuration: SetDetectorConfiguration) -> None:
+        """Checks and keeps the arguments of the constructor, and makes the criterion."""
+        check_settings(type(self).__name__, vars(configuration))
+        self.configuration = configuration
+        self.criterion = SetCriterion(**configuration.criterion)
+
+    def transferred(self, **changes: Any) -> Self:
+        """Returns a model for another task; see `ImageModel.transferred`."""
+        model: Self = transfer(self, changes)
+        return model
+
     def _copy_blocks(self, encoder: Any, decoders: Sequence[Any]) -> None:
         """A block for each layer, of prototypes, the last of which serves all further layers."""
-        encoder_layers, decoder_layers = self._settings["num_layers"]
+        encoder_layers, decoder_layers = self.configuration.num_layers
         self.encoder_blocks = [encoder.copy(self, f"encoder_{i}", i) for i in range(encoder_layers)]
         self.decoder_blocks = [
             decoders[min(i, len(decoders) - 1)].copy(self, f"decoder_{i}", i)
@@ -302,16 +333,16 @@ class SetDetector(Transferable, ModelSettings, Composite, keras.Model):
 
     def _heads(self, name: str) -> Heads:
         return Heads(
-            self._settings["num_classes"],
+            self.configuration.num_classes,
             self.criterion.classification == "focal",
-            self._settings["hidden_dim"],
+            self.configuration.hidden_dim,
             self.queries.boxes,
             name=name,
             dtype=self.dtype_policy,
         )
 
     def _shape_of_images(self, images_shape: Any) -> Shape:
-        """What `build` is given as the shape of images, checked; they have so many channels."""
+        """Returns the shape of images that `build` received, checked, and keeps their channels."""
         shape: Shape = images_shape["images"] if isinstance(images_shape, dict) else images_shape
         check_images_shape(self, shape)
         self.channels = shape[-1]
@@ -379,7 +410,7 @@ class SetDetector(Transferable, ModelSettings, Composite, keras.Model):
         if isinstance(images_shape, dict):
             images_shape = images_shape["images"]
         batch, queries = images_shape[0], self.queries.num_queries
-        classes = self._settings["num_classes"] + (self.criterion.classification != "focal")
+        classes = self.configuration.num_classes + (self.criterion.classification != "focal")
         layers = len(self.decoder_blocks) - 1 + self.queries.proposes
         return {
             "logits": (batch, queries, classes),

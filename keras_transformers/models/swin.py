@@ -1,13 +1,13 @@
 """Swin (Liu et al. 2021) and Swin V2 (Liu et al. 2022)."""
 
-import functools
+import dataclasses
 from collections.abc import Sequence
 from typing import Any, Literal, Self, Unpack
 
 import keras
 from keras import ops
 
-from keras_transformers.annotations import Activation, Part, Tensor
+from keras_transformers.annotations import Activation, Config, Part, ProblemType, Tensor
 from keras_transformers.layers import (
     FeedForward,
     PatchEmbedding,
@@ -18,13 +18,16 @@ from keras_transformers.layers import (
 from keras_transformers.layers.parts import Prototype, serialized_parts
 from keras_transformers.layers.patches import pad_map
 from keras_transformers.models.base import (
+    Configuration,
     check_changes,
     check_choice,
+    check_problem,
     check_sizes,
-    keeps_settings,
+    drop_numbers,
+    number_or_default,
+    pop_keywords,
     refuse_beside,
     variant,
-    with_parts,
 )
 from keras_transformers.models.image_model import (
     ImageModelOptions,
@@ -52,7 +55,7 @@ WORDS += ("activation", "qkv_bias")
 
 
 class SwinKeywords(ImageModelOptions, total=False):
-    """What `Swin.from_variant` takes by name; see there."""
+    """The keyword arguments of `Swin.from_variant`; see there."""
 
     image_size: int | Sequence[int]
     patch_size: int
@@ -91,7 +94,7 @@ def swin_blocks(
         ValueError: If a size is not positive, or there are not as many as stages.
     """
     stages = len(num_heads)
-    trained = of_stages(pretrained_window_size, stages)
+    trained = window_size_of_each_stage(pretrained_window_size, stages)
     sizes = {"hidden_dim": hidden_dim, "window_size": window_size, "mlp_ratio": mlp_ratio}
     check_sizes("Swin", sizes, list(sizes))
     check_choice("Swin", {"version": version}, "version", (1, 2))
@@ -117,7 +120,9 @@ def swin_blocks(
     ]
 
 
-def of_stages(window_size: int | Sequence[int | None] | None, stages: int) -> list[int | None]:
+def window_size_of_each_stage(
+    window_size: int | Sequence[int | None] | None, stages: int
+) -> list[int | None]:
     """A window size, or None, of each stage, given as a list of them or as one for all."""
     if isinstance(window_size, int | None):
         return [window_size] * stages
@@ -133,9 +138,31 @@ def swin_arguments(name: str, changes: SwinKeywords) -> dict[str, Any]:
     """
     check_changes("Swin", changes, SwinKeywords, {"blocks": WORDS})
     second = SECOND if changes.get("version") == 2 else {}
-    found = variant("Swin", name, VARIANTS, {**second, **changes})
-    make = functools.partial(swin_blocks, found["hidden_dim"])
-    return with_parts(found, changes, {"blocks": (make, tuple(NUMBERS), WORDS)})
+    settings = variant("Swin", name, VARIANTS, {**second, **changes})
+    keywords = pop_keywords(settings, WORDS)
+    if settings.get("blocks") is not None:
+        drop_numbers(settings, NUMBERS, changes)
+    elif keywords:
+        numbers = pop_keywords(settings, NUMBERS)
+        settings["blocks"] = swin_blocks(settings["hidden_dim"], **numbers, **keywords)
+    return settings
+
+
+@dataclasses.dataclass(frozen=True)
+class SwinConfiguration(Configuration):
+    """The arguments of a `Swin`, its blocks in their serialised form."""
+
+    num_classes: int | None
+    image_size: list[int]
+    patch_size: int
+    hidden_dim: int
+    num_layers: list[int]
+    num_heads: Sequence[int] | None
+    window_size: int | None
+    version: int | None
+    drop_path: float | None
+    blocks: list[Config] | None
+    problem_type: ProblemType | None
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
@@ -203,7 +230,10 @@ class Swin(Pyramid):
     (3, 10)
     """
 
-    @keeps_settings(image_size=both_sides, num_layers=list, blocks=serialized_parts)
+    variant_keywords = SwinKeywords.__annotations__
+
+    configuration: SwinConfiguration
+
     def __init__(
         self,
         num_classes: int | None = 1000,
@@ -218,11 +248,27 @@ class Swin(Pyramid):
         blocks: Sequence[Part] | None = None,
         **kwargs: Unpack[ImageModelOptions],
     ) -> None:
+        problem_type = kwargs.pop("problem_type", None)
         super().__init__(**kwargs)
-        check_sizes("Swin", self._settings, ["patch_size", "hidden_dim"])
+        heads = number_or_default(num_heads, NUMBERS["num_heads"], blocks)
+        self.configuration = SwinConfiguration(
+            num_classes=num_classes,
+            image_size=both_sides(image_size),
+            patch_size=patch_size,
+            hidden_dim=hidden_dim,
+            num_layers=list(num_layers),
+            num_heads=list(heads) if blocks is None else heads,
+            window_size=number_or_default(window_size, NUMBERS["window_size"], blocks),
+            version=number_or_default(version, NUMBERS["version"], blocks),
+            drop_path=drop_path,
+            blocks=serialized_parts(blocks),
+            problem_type=problem_type,
+        )
+        check_problem(type(self).__name__, vars(self.configuration))
+        check_sizes("Swin", vars(self.configuration), ["patch_size", "hidden_dim"])
         self._check_stages(["num_layers"], STAGES)
         policy = self.dtype_policy
-        self.blocks = self._blocks(blocks)
+        self.blocks = self._make_blocks(blocks)
         first: Any = self.blocks[0].layer
         self.patch_embedding = PatchEmbedding(
             patch_size, hidden_dim, name="patch_embedding", dtype=policy
@@ -240,34 +286,32 @@ class Swin(Pyramid):
                 block.drop_path = rate
         self._make_head()
 
-    def _blocks(self, given: Sequence[Part] | None) -> list[Prototype]:
-        numbers = {name: self._settings[name] for name in NUMBERS}
-        stages = len(self._settings["num_layers"])
-        if given is not None:
-            refuse_beside("Swin", "blocks", **numbers)
-            if len(given) != stages:
-                raise ValueError(
-                    f"Swin: `blocks` must be a `SwinBlock` for each of {stages} stages. "
-                    f"Received: {len(given)}"
-                )
-        else:
-            self._settle(**{name: NUMBERS[name] for name, x in numbers.items() if x is None})
-            self._settle(num_heads=list(self._settings["num_heads"]))
-            numbers = {name: self._settings[name] for name in NUMBERS}
+    def _make_blocks(self, blocks: Sequence[Part] | None) -> list[Prototype]:
+        """Returns a prototype for each stage: of the given blocks, or of those of the numbers."""
+        stages = len(self.configuration.num_layers)
+        numbers: dict[str, Any] = {name: vars(self.configuration)[name] for name in NUMBERS}
+        if blocks is None:
             check_stages("Swin", "num_heads", numbers["num_heads"], range(stages, stages + 1))
-            given = swin_blocks(self._settings["hidden_dim"], **numbers)
-        return [Prototype(self, "blocks", each, SwinBlock) for each in given]
+            blocks = swin_blocks(self.configuration.hidden_dim, **numbers)
+        else:
+            refuse_beside("Swin", "blocks", **numbers)
+        if len(blocks) != stages:
+            raise ValueError(
+                f"Swin: `blocks` must be a `SwinBlock` for each of {stages} stages. "
+                f"Received: {len(blocks)}"
+            )
+        return [Prototype(self, "blocks", block, SwinBlock) for block in blocks]
 
     def _copy(self, stage: int, number: int) -> Any:
         """A block like those of its stage, with windows that its map has room for."""
         block = self.blocks[stage].layer
-        sides = [-(-side // self.strides()[stage]) for side in self._settings["image_size"]]
+        sides = [-(-side // self.strides()[stage]) for side in self.configuration.image_size]
         pairs = list(zip(sides, block.window_size, strict=True))
         made = block.with_windows(
             [min(pair) for pair in pairs],
             [window // 2 * (number % 2) * (side > window) for side, window in pairs],
         )
-        index = sum(self._settings["num_layers"][:stage]) + number
+        index = sum(self.configuration.num_layers[:stage]) + number
         prototype = Prototype(self, "blocks", made, SwinBlock)
         return prototype.copy(self, block_name(stage, number), index)
 
@@ -303,14 +347,17 @@ class Swin(Pyramid):
         return cls(num_classes, **swin_arguments(name, changes))
 
     def transferred(self, **changes: Any) -> Self:
-        """As `Transferable.transferred`; `dropout` and `window_size` make blocks like these."""
+        """Returns a model for another task; `dropout` and `window_size` make blocks like these.
+
+        See `ImageModel.transferred`.
+        """
         prototypes, blocks = self.blocks, None
-        of_blocks = self._settings["blocks"] is not None or "dropout" in changes
+        of_blocks = self.configuration.blocks is not None or "dropout" in changes
         if of_blocks and changes.get("window_size") is not None:
             window = (changes.pop("window_size"),) * 2
-            made = [each.layer.with_windows(window, (0, 0)) for each in prototypes]
-            prototypes = [Prototype(self, "blocks", each, SwinBlock) for each in made]
-            blocks = [each.serialized() for each in prototypes]
+            layers = [prototype.layer.with_windows(window, (0, 0)) for prototype in prototypes]
+            prototypes = [Prototype(self, "blocks", layer, SwinBlock) for layer in layers]
+            blocks = [prototype.serialized() for prototype in prototypes]
         changes, rated = with_rates(changes, prototypes, ["dropout"])
         blocks = blocks if rated is None else rated
         if blocks is not None:
@@ -319,7 +366,7 @@ class Swin(Pyramid):
 
     def build(self, images_shape: Any) -> None:
         self._start_building(images_shape)
-        width = self._settings["hidden_dim"]
+        width = self.configuration.hidden_dim
         self.patch_embedding.build((None, None, None, self.channels))
         self.embedding_norm.build((None, None, width))
         for (stage, _), block in zip(self._positions(), self.encoder_blocks, strict=True):
@@ -331,8 +378,8 @@ class Swin(Pyramid):
 
     def strides(self) -> tuple[int, ...]:
         return tuple(
-            self._settings["patch_size"] * 2**stage
-            for stage in range(len(self._settings["num_layers"]))
+            self.configuration.patch_size * 2**stage
+            for stage in range(len(self.configuration.num_layers))
         )
 
     def _entrances(self, stage: int) -> list[keras.layers.Layer]:
@@ -341,7 +388,7 @@ class Swin(Pyramid):
     def _enter(self, stage: int, x: Tensor, training: bool | None = None) -> Tensor:
         if stage:
             return self.mergings[stage - 1](x)
-        side = self._settings["patch_size"]
+        side = self.configuration.patch_size
         x = pad_map(x, *(-extent % side for extent in ops.shape(x)[1:3]))
         rows, columns = (extent // side for extent in ops.shape(x)[1:3])
         x = self.embedding_norm(self.patch_embedding(x))

@@ -24,13 +24,11 @@ from keras_transformers.layers import (
 )
 from keras_transformers.layers.parts import serialized, serialized_parts
 from keras_transformers.models.base import (
-    Makers,
     check_changes,
     check_choice,
     check_problem,
-    keeps_settings,
+    make_part,
     variant,
-    with_parts,
 )
 from keras_transformers.models.text_heads import (
     POOLINGS,
@@ -45,6 +43,7 @@ from keras_transformers.models.text_model import (
     OF_BLOCK,
     OF_EMBEDDING,
     Blocks,
+    TextConfiguration,
     TextEmbedding,
     TextModel,
     check_text_numbers,
@@ -226,12 +225,10 @@ def text_encoder_arguments(
         more["embedding_dim"] = found.get("embedding_dim")
         found["head"] = encoder_head(head, dropout=dropout, norm=norm, **more)
     block = functools.partial(encoder_block, dropout=dropout)
-    makers: Makers = {
-        "embedding": (encoder_embedding, OF_EMBEDDING, EMBEDDING_WORDS),
-        "block": (block, OF_BLOCK, BLOCK_WORDS),
-    }
-    found = with_parts(found, changes, makers)
-    return {name: value for name, value in found.items() if name not in HEAD_WORDS}
+    make_part(found, "embedding", encoder_embedding, OF_EMBEDDING, EMBEDDING_WORDS, changes)
+    make_part(found, "block", block, OF_BLOCK, BLOCK_WORDS, changes)
+    keywords = {*EMBEDDING_WORDS, *BLOCK_WORDS, *HEAD_WORDS}
+    return {name: value for name, value in found.items() if name not in keywords}
 
 
 def _check(owner: str, settings: dict[str, Any]) -> None:
@@ -309,13 +306,14 @@ class TextEncoder(TextModel):
     (1, 4, 16)
     """
 
+    variant_keywords = TextEncoderKeywords.__annotations__
+
     defaults = {"hidden_dim": 768, "num_heads": 12, "mlp_dim": 3072, "max_length": 512}
     block_kind = EncoderBlock
     default_embedding = staticmethod(encoder_embedding)
     default_block = staticmethod(encoder_block)
     optional_inputs = ("token_types", "segments", "masked_positions")
 
-    @keeps_settings(block=serialized_parts, embedding=serialized, head=serialized)
     def __init__(
         self,
         vocab_size: int | None = None,
@@ -331,9 +329,20 @@ class TextEncoder(TextModel):
         **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
-        self.embedding = self._make_embedding(embedding)
-        self.encoder_blocks, self.norm = self._make_blocks(block, "encoder")
-        self._make_head(head)
+        configuration = TextConfiguration(
+            vocab_size=vocab_size,
+            hidden_dim=hidden_dim,
+            num_heads=num_heads,
+            mlp_dim=mlp_dim,
+            num_layers=num_layers,
+            max_length=max_length,
+            dropout=dropout,
+            block=serialized_parts(block),
+            embedding=serialized(embedding),
+            head=serialized(head),
+        )
+        parts = (block, embedding, head)
+        self.encoder_blocks, self.norm = self._make_parts(configuration, *parts, "encoder")
 
     def output_table(self) -> tuple[TokenEmbedding, list[Any]] | None:
         """As `TrainsWithoutLogits.output_table`; None with another head than for masked tokens."""

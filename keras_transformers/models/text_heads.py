@@ -1,5 +1,6 @@
 """Heads and pooling of text models: tokens, classes, tags, spans, alignment."""
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any, Literal, TypeAlias, Unpack
 
@@ -16,15 +17,15 @@ from keras_transformers.annotations import (
 )
 from keras_transformers.layers import Dropout, padding_mask
 from keras_transformers.layers.attention.scores import soft_capped
-from keras_transformers.layers.base import Arguments, Composite
+from keras_transformers.layers.base import BaseLayer, ReadByBuild
 from keras_transformers.layers.checks import as_ids, rate, refuse, whole_number
 from keras_transformers.layers.parts import Prototype, part_or_numbers, serialized
-from keras_transformers.models.base import ModelSettings, check_problem, check_sizes, keeps_settings
+from keras_transformers.models.base import BaseModel, Configuration, check_problem, check_sizes
 from keras_transformers.models.text_model import hidden_states
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
-class LanguageHead(Arguments, Composite, keras.layers.Layer):
+class LanguageHead(BaseLayer):
     """The `head` of a `LanguageModel` whose logits have a soft cap.
 
     `c tanh(y E^T / c)` (Gemma 2, Riviere et al. 2024, https://arxiv.org/abs/2408.00118, section 2).
@@ -61,6 +62,7 @@ class LanguageHead(Arguments, Composite, keras.layers.Layer):
         """Makes nothing: the table is the model's."""
 
     def call(self, x: Tensor, logits: Callable[[Tensor], Tensor]) -> Tensor:
+        x = ops.cast(x, self.compute_dtype)
         scores = logits(x)
         return keras.ops.cast(soft_capped(scores, self.soft_cap), scores.dtype)
 
@@ -72,7 +74,7 @@ class LanguageHead(Arguments, Composite, keras.layers.Layer):
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
-class HeadTransform(Arguments, Composite, keras.layers.Layer):
+class HeadTransform(BaseLayer):
     """`norm(act(W x + b))`, the `transform` of a head: what stands before its last layer.
 
     ModernBERT's heads have it without a bias (Warner et al. 2024, https://arxiv.org/abs/2412.13663,
@@ -134,6 +136,7 @@ class HeadTransform(Arguments, Composite, keras.layers.Layer):
             self.norm.build(self.compute_output_shape(x_shape))
 
     def call(self, x: Tensor) -> Tensor:
+        x = ops.cast(x, self.compute_dtype)
         x = self.dense(x)
         return x if self.norm is None else ops.cast(self.norm(x), self.compute_dtype)
 
@@ -172,7 +175,7 @@ def pooled_tokens(x: Tensor, real: Tensor, pooling: Pooling) -> Tensor:
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
-class ClassificationHead(Arguments, Composite, keras.layers.Layer):
+class ClassificationHead(BaseLayer):
     """One class for a whole text.
 
     With pooling "token", `tanh(W h_1 + b)` of the first real token, dropout, and a dense layer
@@ -211,6 +214,8 @@ class ClassificationHead(Arguments, Composite, keras.layers.Layer):
     >>> tuple(model(np.array([[2, 5, 7, 3, 0]])).shape)
     (1, 3)
     """
+
+    dropout: Any = ReadByBuild()
 
     def __init__(
         self,
@@ -252,6 +257,7 @@ class ClassificationHead(Arguments, Composite, keras.layers.Layer):
         self.classes.build(self.pooler.compute_output_shape((None, width)))
 
     def call(self, x: Tensor, real: Tensor, training: bool | None = None) -> Tensor:
+        x = ops.cast(x, self.compute_dtype)
         pooled = self.pooler(ops.cast(pooled_tokens(x, real, self.pooling), x.dtype))
         return self.classes(self.dropout_layer(pooled, training=training))
 
@@ -275,7 +281,7 @@ class ClassificationHead(Arguments, Composite, keras.layers.Layer):
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
-class TaggingHead(Arguments, Composite, keras.layers.Layer):
+class TaggingHead(BaseLayer):
     """One class for each token: dropout and a dense layer (Devlin et al. 2018, section 5.3).
 
     Args:
@@ -301,6 +307,8 @@ class TaggingHead(Arguments, Composite, keras.layers.Layer):
     (1, 5, 3)
     """
 
+    dropout: Any = ReadByBuild()
+
     def __init__(
         self,
         num_classes: int,
@@ -324,6 +332,7 @@ class TaggingHead(Arguments, Composite, keras.layers.Layer):
         self.classes.build(x_shape)
 
     def call(self, x: Tensor, training: bool | None = None) -> Tensor:
+        x = ops.cast(x, self.compute_dtype)
         x = x if self.transform is None else self.transform(x)
         return self.classes(self.dropout_layer(x, training=training))
 
@@ -340,7 +349,7 @@ class TaggingHead(Arguments, Composite, keras.layers.Layer):
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
-class MaskedLanguageHead(Arguments, Composite, keras.layers.Layer):
+class MaskedLanguageHead(BaseLayer):
     """Which token stood at a position: `norm(act(W h + b)) E^T + c`, `E` the token table.
 
     The table is the encoder's own (Devlin et al. 2018, https://arxiv.org/abs/1810.04805, section
@@ -396,6 +405,7 @@ class MaskedLanguageHead(Arguments, Composite, keras.layers.Layer):
         self.bias = self.add_weight(name="bias", shape=(logits_shape[-1],), initializer="zeros")
 
     def call(self, x: Tensor, logits: Callable[[Tensor], Tensor]) -> Tensor:
+        x = ops.cast(x, self.compute_dtype)
         scores = logits(self.vectors(x))
         return scores + ops.cast(self.bias, scores.dtype)
 
@@ -421,7 +431,7 @@ NEVER = -1e4  # the logit where no answer starts or ends, which half precision h
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
-class SpanHead(Arguments, Composite, keras.layers.Layer):
+class SpanHead(BaseLayer):
     """Where an answer starts and where it ends: two logits of each token.
 
     `S h_i` and `E h_i` for question and text in one row (Devlin et al. 2018,
@@ -449,6 +459,8 @@ class SpanHead(Arguments, Composite, keras.layers.Layer):
     (1, 2, 8)
     """
 
+    dropout: Any = ReadByBuild()
+
     def __init__(
         self, dropout: float = 0.0, transform: Part | None = None, **kwargs: Unpack[LayerOptions]
     ) -> None:
@@ -467,6 +479,7 @@ class SpanHead(Arguments, Composite, keras.layers.Layer):
         self.ends.build(x_shape)
 
     def call(self, x: Tensor, real: Tensor, training: bool | None = None) -> Tensor:
+        x = ops.cast(x, self.compute_dtype)
         x = x if self.transform is None else self.transform(x)
         logits = self.ends(self.dropout_layer(x, training=training))  # (batch, length, 2)
         never = ops.cast(NEVER, logits.dtype)
@@ -484,7 +497,7 @@ class SpanHead(Arguments, Composite, keras.layers.Layer):
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
-class EndPooling(Arguments, Composite, keras.layers.Layer):
+class EndPooling(BaseLayer):
     """The vector of a text is that of its END (Radford et al. 2021, "CLIP", section 2.4).
 
     https://arxiv.org/abs/2103.00020. In a causal encoder END is the first token that has seen all
@@ -523,6 +536,7 @@ class EndPooling(Arguments, Composite, keras.layers.Layer):
         """Nothing to make."""
 
     def call(self, x: Tensor, ids: Tensor) -> Tensor:
+        x = ops.cast(x, self.compute_dtype)
         ids = as_ids(self, "ids", ids)
         ends = ids if self.end_id is None else ops.cast(ids == self.end_id, "int32")
         first = ops.argmax(ends, axis=1)
@@ -536,7 +550,7 @@ class EndPooling(Arguments, Composite, keras.layers.Layer):
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
-class LastPooling(Arguments, Composite, keras.layers.Layer):
+class LastPooling(BaseLayer):
     """The vector of a text is that of its last position, padding or not, through a dense layer.
 
     `W h_n + b`, for texts that are all of one length, filled with a token that the encoder sees
@@ -573,6 +587,7 @@ class LastPooling(Arguments, Composite, keras.layers.Layer):
         self.projection.build((None, x_shape[-1]))
 
     def call(self, x: Tensor) -> Tensor:
+        x = ops.cast(x, self.compute_dtype)
         return self.projection(x[:, -1])
 
     def compute_output_shape(self, x_shape: Shape) -> Shape:
@@ -585,8 +600,15 @@ class LastPooling(Arguments, Composite, keras.layers.Layer):
 HIDDEN = -1e9  # score of a padded position
 
 
+@dataclasses.dataclass(frozen=True)
+class AlignmentConfiguration(Configuration):
+    """The arguments of an `AlignmentHead`; see there."""
+
+    key_dim: int
+
+
 @keras.saving.register_keras_serializable("keras_transformers")
-class AlignmentHead(ModelSettings, Composite, keras.Model):
+class AlignmentHead(BaseModel):
     """An attention from a translation to its source, taught what stands for what.
 
     One head, `(W_q [y_t, y_t+1])^T (W_k x_s) / sqrt(d)`: queries are made of the decoder's states
@@ -619,11 +641,11 @@ class AlignmentHead(ModelSettings, Composite, keras.Model):
     (1, 3, 5)
     """
 
-    @keeps_settings()
     def __init__(self, key_dim: int = 128, **kwargs: Unpack[LayerOptions]) -> None:
         super().__init__(**kwargs)
-        check_sizes("AlignmentHead", {"key_dim": key_dim}, ("key_dim",))
-        self.key_dim = key_dim
+        self.configuration = AlignmentConfiguration(key_dim)
+        check_sizes("AlignmentHead", vars(self.configuration), ("key_dim",))
+        self.key_dim: int = self.configuration.key_dim
         self.query_dense = keras.layers.Dense(key_dim, dtype=self.dtype_policy)
         self.key_dense = keras.layers.Dense(key_dim, dtype=self.dtype_policy)
 

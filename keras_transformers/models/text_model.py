@@ -2,6 +2,7 @@
 
 import contextlib
 import contextvars
+import dataclasses
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, NoReturn, Self, TypeAlias, Unpack
@@ -9,15 +10,7 @@ from typing import Any, ClassVar, NoReturn, Self, TypeAlias, Unpack
 import keras
 from keras import ops
 
-from keras_transformers.annotations import (
-    Index,
-    LayerOptions,
-    ModelMixin,
-    Part,
-    ProblemType,
-    Shape,
-    Tensor,
-)
+from keras_transformers.annotations import Index, LayerOptions, Part, ProblemType, Shape, Tensor
 from keras_transformers.assertions import at_most, require
 from keras_transformers.layers import (
     Dropout,
@@ -29,7 +22,7 @@ from keras_transformers.layers import (
     segment_positions,
 )
 from keras_transformers.layers.attention.cached import block_positions, is_block
-from keras_transformers.layers.base import Arguments, Composite, Traced
+from keras_transformers.layers.base import BaseLayer, output_spec_of_call
 from keras_transformers.layers.checks import (
     as_ids,
     check_ids,
@@ -40,10 +33,23 @@ from keras_transformers.layers.checks import (
     whole_number,
 )
 from keras_transformers.layers.masks import apply_to_tokens
-from keras_transformers.layers.parts import Prototype, arguments_of_call, part, serialized
+from keras_transformers.layers.parts import (
+    Prototype,
+    arguments_of_call,
+    part,
+    part_or_numbers,
+    serialized,
+)
 from keras_transformers.layers.positions.biases import AttentionPositionEncoding
-from keras_transformers.models.base import ModelSettings, Transferable, check_numbers, check_sizes
-from keras_transformers.models.calibration import Calibrated
+from keras_transformers.models.base import (
+    BaseModel,
+    Configuration,
+    check_numbers,
+    check_sizes,
+    transfer,
+    with_defaults,
+)
+from keras_transformers.models.calibration import quantize
 
 OF_BLOCK, OF_EMBEDDING = ("num_heads", "mlp_dim"), ("vocab_size", "hidden_dim", "max_length")
 
@@ -139,7 +145,7 @@ def _bias(term: Any, queries: Tensor, keys: Tensor) -> Tensor:
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
-class TextEmbedding(Arguments, Composite, keras.layers.Layer):
+class TextEmbedding(BaseLayer):
     """The sum of token, position and token-type embeddings, and a norm: what there is of them.
 
     `x = norm(E[ids] + P[positions] + S[token_types])` (Devlin et al. 2018,
@@ -286,77 +292,6 @@ class TextEmbedding(Arguments, Composite, keras.layers.Layer):
         }
 
 
-TABLES = {"ids": "token_embedding", "source": "source_embedding", "target": "target_embedding"}
-
-
-class TakesIds(ModelMixin):
-    """A model of ids, and of numbers of segments, token types and positions; before `keras.Model`.
-
-    What it is called with is checked before Keras converts it; floats that hold integers become
-    int32, and never half precision; `export` asks for int32; and the output has the mask of its
-    tokens.
-
-    Attributes:
-        needed_inputs, optional_inputs: Keys of a dict of inputs. Where only "ids" is needed, ids
-            can be given by themselves.
-    """
-
-    needed_inputs: tuple[str, ...] = ("ids",)
-    optional_inputs: tuple[str, ...] = ()
-
-    @property
-    def input_dtype(self) -> str:
-        return "int32"  # to which Keras converts floats
-
-    def __call__(self, inputs: Any, *others: Any, **kwargs: Any) -> Any:
-        if others:
-            _refuse_inputs(self, f"{1 + len(others)} positional arguments")
-        self._checked(inputs)
-        return super().__call__(inputs, **kwargs)
-
-    def _checked(self, inputs: Any) -> dict[str, Tensor]:
-        """A dict of the inputs that there are, as they are."""
-        keyed = isinstance(inputs, dict)
-        if not keyed and (len(self.needed_inputs) > 1 or not hasattr(inputs, "dtype")):
-            _refuse_inputs(self, _described(inputs))
-        inputs = inputs if keyed else {self.needed_inputs[0]: inputs}
-        inputs = {name: ids for name, ids in inputs.items() if ids is not None}
-        needed, known = {*self.needed_inputs}, {*self.needed_inputs, *self.optional_inputs}
-        if not needed <= inputs.keys() <= known:
-            _refuse_inputs(self, sorted(map(str, inputs)))
-        for name, ids in inputs.items():
-            _check_rows(self, name, ids)
-        return inputs
-
-    def as_inputs(self, inputs: Any) -> dict[str, Tensor]:
-        """A dict of the inputs that there are, as int32.
-
-        Raises:
-            ValueError: If there are others than the model takes, or they are no batch of ids.
-        """
-        inputs = self._checked(inputs)
-        return {name: as_ids(self, name, ids, _most(self, name)) for name, ids in inputs.items()}
-
-    def compute_mask(self, inputs: Any, previous_mask: Any = None) -> Tensor | None:
-        """Which positions of the output stand for a real token, bool `(batch, length)`."""
-        inputs = self._checked(inputs)
-        of_target = "target" in inputs
-        segments = inputs.get("target_segments" if of_target else "segments")
-        if segments is not None:
-            return ops.not_equal(segments, 0)
-        if of_target:
-            return _real_targets(inputs["target"], self.padding_id)
-        return padding_mask(inputs["ids"], self.padding_id)
-
-
-def _real_targets(ids: Tensor, padding_id: int) -> Tensor:
-    """`padding_mask` of a decoder's input, whose START may be the id of padding, as Marian's is."""
-    real = padding_mask(ids, padding_id)
-    # Counted, for a symbolic input may have no length that a range could have.
-    first = ops.equal(ops.cumsum(ops.ones_like(ids, dtype="int32"), axis=1), 1)
-    return ops.logical_or(real, ops.logical_and(first, ops.any(real, axis=1, keepdims=True)))
-
-
 def _refuse_inputs(model: Any, received: Any) -> NoReturn:
     """Raises ValueError: the inputs are not those that the model takes."""
     names, optional = (
@@ -403,8 +338,15 @@ def _is_text(x: Any) -> bool:
 
 
 def _most(model: Any, name: str) -> int | None:
-    """The largest id of an input's vocabulary, None where it has none."""
-    return getattr(model, TABLES[name]).vocab_size - 1 if name in TABLES else None
+    """Returns the largest id of an input; None for an input without a vocabulary."""
+    if name == "ids":
+        table = model.token_embedding
+    elif name in ("source", "target"):
+        table = model.source_embedding if name == "source" else model.target_embedding
+    else:
+        return None
+    most: int = table.vocab_size - 1
+    return most
 
 
 def rows_of_table(model: Any, ids: Tensor) -> Tensor:
@@ -454,29 +396,106 @@ def hidden_states(wanted: bool = True) -> Iterator[None]:
         _HIDDEN.reset(token)
 
 
-class TrainsWithoutLogits(ModelMixin):
-    """A model of tokens that makes no logits where its loss, `LinearCrossEntropy`, needs none.
+# Dtypes of ids, as NumPy and the backends have them.
+INTEGERS = ("int32", "int64", "uint32", "int16", "uint16", "int8", "uint8", "uint64")
 
-    In steps of `fit` and `evaluate`, `call` then gives hidden states, and `compute_loss` hands them
-    to the loss with the table. Metrics are updated there too, from what the loss knows of each
-    token.
+
+class TokenModel(BaseModel):
+    """The base class of the models of token ids.
+
+    Its inputs are ids, and numbers of segments, token types and positions. They are checked before
+    Keras converts them: floats that hold integers become int32, and never half precision. `export`
+    asks for int32. The output has the mask of its tokens.
+
+    A loss such as `LinearCrossEntropy` needs no logits. In steps of `fit` and `evaluate` with such
+    a loss `call` returns hidden states, and `compute_loss` hands them to the loss with the table.
+    Metrics are updated there too, from the values that the loss has of each token.
+
+    Attributes:
+        needed_inputs, optional_inputs: Keys of a dict of inputs. Where only "ids" is needed, ids
+            can be given by themselves.
     """
 
-    def output_table(self) -> tuple[TokenEmbedding, list[Any]] | None:
-        """A hook: the table that makes the logits and biases that come to them, or None.
+    compute_output_spec = output_spec_of_call
+    input_dtype = "int32"  # to which Keras converts floats
 
-        Before the model is built, a bias may be None.
+    needed_inputs: tuple[str, ...] = ("ids",)
+    optional_inputs: tuple[str, ...] = ()
+
+    def __call__(self, inputs: Any, *others: Any, **kwargs: Any) -> Any:
+        if others:
+            _refuse_inputs(self, f"{1 + len(others)} positional arguments")
+        self._check_inputs(inputs)
+        return super().__call__(inputs, **kwargs)
+
+    def _check_inputs(self, inputs: Any) -> dict[str, Tensor]:
+        """Returns a dict of the inputs, as they are, after checking that they are batches of ids.
+
+        Raises:
+            ValueError: If there are others than the model takes, or they are no batch of ids.
+        """
+        if not isinstance(inputs, dict):
+            if len(self.needed_inputs) > 1 or not hasattr(inputs, "dtype"):
+                _refuse_inputs(self, _described(inputs))
+            inputs = {self.needed_inputs[0]: inputs}
+        inputs = {name: ids for name, ids in inputs.items() if ids is not None}
+        needed = set(self.needed_inputs)
+        if not needed <= inputs.keys() <= {*needed, *self.optional_inputs}:
+            _refuse_inputs(self, sorted(map(str, inputs)))
+        for name, ids in inputs.items():
+            dtype = getattr(ids, "dtype", None)
+            is_dense = not hasattr(ids, "row_splits") and not getattr(ids, "ragged", False)
+            if not (dtype in INTEGERS and is_dense and len(ids.shape) == 2):
+                _check_rows(self, name, ids)
+        return inputs
+
+    def as_inputs(self, inputs: Any) -> dict[str, Tensor]:
+        """A dict of the inputs that there are, as int32.
+
+        Raises:
+            ValueError: If there are others than the model takes, or they are no batch of ids.
+        """
+        inputs = self._check_inputs(inputs)
+        return {
+            name: ops.cast(ids, "int32")
+            if ids.dtype in INTEGERS
+            else as_ids(self, name, ids, _most(self, name))
+            for name, ids in inputs.items()
+        }
+
+    def compute_mask(self, inputs: Any, previous_mask: Any = None) -> Tensor | None:
+        """Returns which positions of the output stand for a real token, bool `(batch, length)`."""
+        if not isinstance(inputs, dict):
+            inputs = {self.needed_inputs[0]: inputs}
+        has_target = inputs.get("target") is not None
+        segments = inputs.get("target_segments" if has_target else "segments")
+        if segments is not None:
+            return ops.not_equal(segments, 0)
+        if not has_target:
+            return ops.not_equal(inputs["ids"], self.padding_id)
+        # START of a decoder's input is a real token, even if it has the id of padding, as Marian's.
+        ids = inputs["target"]
+        real = ops.not_equal(ids, self.padding_id)
+        # Counted, for a symbolic input may have no length that a range could have.
+        is_first = ops.equal(ops.cumsum(ops.ones_like(ids, dtype="int32"), axis=1), 1)
+        has_tokens = ops.any(real, axis=1, keepdims=True)
+        return ops.logical_or(real, ops.logical_and(is_first, has_tokens))
+
+    def output_table(self) -> tuple[TokenEmbedding, list[Any]] | None:
+        """Returns the table that makes the logits and the biases of these; or None.
+
+        Each model overrides it. Before the model is built, a bias may be None.
         """
         raise NotImplementedError
 
     @property
     def _gives_hidden(self) -> bool:
-        """Whether `call` is in a step that wants no logits."""
+        """True if `call` is in a step that wants no logits."""
         return _HIDDEN.get()
 
     def _scored(self, x: Tensor, logits: Callable[[Tensor], Tensor]) -> Tensor:
-        """Logits of hidden states, or in a step without logits these themselves."""
-        return x if self._gives_hidden else logits(x)
+        """Returns logits of hidden states, or in a step without logits these themselves."""
+        return x if _HIDDEN.get() else logits(x)
 
     def _without_logits(self) -> bool:
         if not hasattr(getattr(self, "loss", None), "of_hidden"):
@@ -486,7 +505,7 @@ class TrainsWithoutLogits(ModelMixin):
 
     @property
     def _labels_each_token(self) -> bool:
-        """A hook: true if labels are `(batch, length)`."""
+        """True if labels are `(batch, length)`; a model may override it."""
         return True
 
     def fit(self, *args: Any, **kwargs: Any) -> Any:
@@ -524,15 +543,17 @@ class TrainsWithoutLogits(ModelMixin):
         sample_weight: Any = None,
         training: bool = True,
     ) -> Any:
-        found = self.output_table() if _HIDDEN.get() else None
-        if found is not None:
-            embedding, biases = found
-            bias = sum(biases[1:], biases[0]) if biases else None
-            loss: Any = self.loss
-            compiled = self.jit_compile and not self.run_eagerly
-            given = (embedding.output_table, bias, sample_weight, training, compiled)
-            y_pred = loss.of_hidden(y, embedding.before_logits(y_pred), *given)
-            super().compute_metrics(x, y, y_pred, sample_weight)
+        table = self.output_table() if _HIDDEN.get() else None
+        if table is None:
+            return super().compute_loss(x, y, y_pred, sample_weight, training=training)
+        # `y_pred` are hidden states; a loss such as `LinearCrossEntropy` makes the logits.
+        embedding, biases = table
+        bias = sum(biases[1:], biases[0]) if biases else None
+        loss: Any = self.loss
+        compiled = self.jit_compile and not self.run_eagerly
+        options = (embedding.output_table, bias, sample_weight, training, compiled)
+        y_pred = loss.of_hidden(y, embedding.before_logits(y_pred), *options)
+        super().compute_metrics(x, y, y_pred, sample_weight)
         return super().compute_loss(x, y, y_pred, sample_weight, training=training)
 
     def compute_metrics(self, x: Any, y: Any, y_pred: Any, sample_weight: Any = None) -> Any:
@@ -545,19 +566,26 @@ LENGTH = 1 << 20  # of a text, in the place of one that is not known
 Blocks: TypeAlias = Part | Sequence[Part]  # of all layers, or in turn
 
 
-class TextModel(
-    Calibrated,
-    Transferable,
-    Traced,
-    TakesIds,
-    TrainsWithoutLogits,
-    ModelSettings,
-    Composite,
-    keras.Model,
-):
-    """Base of `TextEncoder` and `LanguageModel`.
+@dataclasses.dataclass(frozen=True)
+class TextConfiguration(Configuration):
+    """The arguments of a `TextEncoder` or `LanguageModel`; see there."""
 
-    Settings of both are `vocab_size`, `hidden_dim`, `num_heads`, `mlp_dim`, `num_layers`,
+    vocab_size: int | None
+    hidden_dim: int | None
+    num_heads: int | None
+    mlp_dim: int | None
+    num_layers: int
+    max_length: int | None
+    dropout: float | None
+    block: Any
+    embedding: Any
+    head: Any
+
+
+class TextModel(TokenModel):
+    """The base class of `TextEncoder` and `LanguageModel`.
+
+    Arguments of both are `vocab_size`, `hidden_dim`, `num_heads`, `mlp_dim`, `num_layers`,
     `max_length`, `dropout`, the parts that take the place of numbers, `block` and `embedding`, and
     `head`.
 
@@ -566,44 +594,95 @@ class TextModel(
         default_embedding, default_block: Functions of numbers, by name, that make the default part.
     """
 
+    anew: tuple[str, ...] = ("head",)
     block_kind: ClassVar[type[keras.layers.Layer]]
     default_embedding: ClassVar[Any]
     default_block: ClassVar[Any]
 
-    def _make_embedding(self, given: Part | None) -> TextEmbedding:
-        make = self.default_embedding
-        prototype = self._prototype("embedding", given, TextEmbedding, OF_EMBEDDING, make)
-        embedding: TextEmbedding = prototype.copy(self, "embedding")
-        return embedding
+    @property
+    def calibrated_blocks(self) -> Sequence[Any]:
+        """The blocks that GPTQ and AWQ quantise; each model has its own."""
+        raise NotImplementedError
 
-    def _make_blocks(self, given: Blocks | None, name: str) -> tuple[list[Any], Any]:
-        """The blocks, `name`_0 and so on, and the norm behind those that are pre-norm, or None."""
-        check_sizes(type(self).__name__, self._settings, ("num_layers",))
-        dropout, number = self._settings["dropout"], self._settings["num_layers"]
+    def get_quantization_layer_structure(self, mode: str | None = None) -> dict[str, Any]:
+        """Returns what Keras asks for: what comes before the blocks, and the blocks."""
+        blocks = list(self.calibrated_blocks)
+        return {"pre_block_layers": [self.embedding], "sequential_blocks": blocks}
 
-        def make(**numbers: Any) -> Any:
-            width = {"hidden_dim": self.embedding.hidden_dim}
-            check_numbers(type(self).__name__, {**numbers, **width})
-            rates = {} if dropout is None else {"dropout": dropout}
-            return self.default_block(**numbers, **rates)
+    def quantize(
+        self, mode: str | None = None, config: Any = None, filters: Any = None, **kwargs: Any
+    ) -> None:
+        """Quantises as `keras.Model.quantize`; see `models.calibration.quantize`."""
+        quantize(self, super().quantize, mode, config, filters, **kwargs)
 
-        several: Sequence[Any] = given if isinstance(given, list | tuple) else [given]
-        if not several or number % len(several):
-            refuse(self, "block", f"one, or as many as divide num_layers={number}", len(several))
-        prototypes = [
-            self._prototype("block", each, self.block_kind, OF_BLOCK, make) for each in several
-        ]
+    def _make_parts(
+        self,
+        configuration: TextConfiguration,
+        block: Blocks | None,
+        embedding: Part | None,
+        head: Part | None,
+        name: str,
+    ) -> tuple[list[Any], Any]:
+        """Makes the embedding and the head, and returns the blocks and the norm behind them.
+
+        Args:
+            configuration: The arguments of the model. `self.configuration` becomes the same with
+                the defaults of numbers that no part takes the place of.
+            block, embedding, head: The parts as they were given.
+            name: Of the blocks: `name`_0 and so on.
+
+        Returns:
+            The blocks, and the norm behind those that are pre-norm, or None.
+        """
+        owner = type(self).__name__
+        if embedding is None:
+            configuration = with_defaults(configuration, OF_EMBEDDING, self.defaults)
+            values = vars(configuration)
+            check_sizes(owner, values, OF_EMBEDDING)
+            embedding = self.default_embedding(**{key: values[key] for key in OF_EMBEDDING})
+        else:
+            values = vars(configuration)
+            numbers = {key: values[key] for key in OF_EMBEDDING}
+            part_or_numbers(self, "embedding", embedding, TextEmbedding, **numbers)
+        self.embedding: TextEmbedding = Prototype(self, "embedding", embedding, TextEmbedding).copy(
+            self, "embedding"
+        )
+
+        check_sizes(owner, values, ("num_layers",))
+        count = configuration.num_layers
+        several: Sequence[Any] = block if isinstance(block, list | tuple) else [block]
+        if not several or count % len(several):
+            refuse(self, "block", f"one, or as many as divide num_layers={count}", len(several))
+        if any(each is None for each in several):
+            configuration = with_defaults(configuration, OF_BLOCK, self.defaults)
+        self.configuration = configuration
+        prototypes = [self._block_prototype(each) for each in several]
         first = prototypes[0].layer
-        if dropout is None:
-            self._settle(dropout=first.dropout)
-        dropout = rate(self, "dropout", self._settings["dropout"])
+        if configuration.dropout is None:
+            self.configuration = dataclasses.replace(configuration, dropout=first.dropout)
+        dropout = rate(self, "dropout", self.configuration.dropout)
         self.dropout_layer = Dropout(dropout, dtype=self.dtype_policy)
-        turns = zip(range(number), itertools.cycle(prototypes), strict=False)
+        turns = zip(range(count), itertools.cycle(prototypes), strict=False)
         blocks = [prototype.copy(self, f"{name}_{i}", i) for i, prototype in turns]
-        for block in blocks:
-            block.dropout = dropout
+        for each in blocks:
+            each.dropout = dropout
         self._most_mixed = shortest_limit(blocks)
-        return blocks, first.copied_norm(self, "norm") if first.norm_first else None
+        norm = first.copied_norm(self, "norm") if first.norm_first else None
+        self._make_head(head)
+        return blocks, norm
+
+    def _block_prototype(self, given: Part | None) -> Prototype:
+        """The prototype of a block: the given one, or one made of the numbers."""
+        owner, configuration = type(self).__name__, self.configuration
+        numbers = {name: vars(configuration)[name] for name in OF_BLOCK}
+        prototype = part_or_numbers(self, "block", given, self.block_kind, **numbers)
+        if prototype is not None:
+            return prototype
+        check_sizes(owner, numbers, OF_BLOCK)
+        check_numbers(owner, {**numbers, "hidden_dim": self.embedding.hidden_dim})
+        if configuration.dropout is not None:
+            numbers["dropout"] = configuration.dropout
+        return Prototype(self, "block", self.default_block(**numbers), self.block_kind)
 
     @property
     def padding_id(self) -> int:
@@ -659,7 +738,10 @@ class TextModel(
         return getattr(self.head, "problem_type", None)
 
     def transferred(self, **changes: Any) -> Self:
-        """As `Transferable.transferred`; `num_classes` alone makes a head like this one's."""
+        """Returns a model for another task that starts from this one's weights; see `transfer`.
+
+        `num_classes` alone makes a head like this one's.
+        """
         if "num_classes" in changes and "head" not in changes:
             if not hasattr(self.head, "num_classes"):
                 expected = "left out, for the head has no classes; give a `head`"
@@ -667,7 +749,10 @@ class TextModel(
             head = serialized(self.head)
             number = {"num_classes": changes.pop("num_classes")}
             changes["head"] = {**head, "config": {**head["config"], **number}}
-        return super().transferred(**changes)
+        return transfer(self, changes)
+
+    def _shape_to_build(self, model: keras.Model) -> Shape:
+        return (None, None)
 
     def compute_mask(self, inputs: Any, previous_mask: Any = None) -> Tensor | None:
         """Which positions of the output stand for a real token; None where it has others."""

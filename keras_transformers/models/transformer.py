@@ -1,12 +1,21 @@
 """The Transformer of Vaswani et al. 2017."""
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Self, TypeAlias, Unpack
 
 import keras
 from keras import ops
 
-from keras_transformers.annotations import Activation, LayerOptions, Part, Shape, Tensor
+from keras_transformers.annotations import (
+    Activation,
+    BackPointers,
+    Index,
+    LayerOptions,
+    Part,
+    Shape,
+    Tensor,
+)
 from keras_transformers.layers import (
     AttentionPositionEncoding,
     CausalSelfAttention,
@@ -23,20 +32,36 @@ from keras_transformers.layers import (
     segment_positions,
 )
 from keras_transformers.layers.checks import refuse
+from keras_transformers.layers.embeddings import ListedTokens
 from keras_transformers.layers.masks import apply_to_tokens
-from keras_transformers.layers.parts import OF_EVERY_LAYER, Prototype, serialized, serialized_parts
+from keras_transformers.layers.parts import Prototype, serialized, serialized_parts
 from keras_transformers.models.base import (
+    Configuration,
     check_changes,
     check_numbers,
     check_sizes,
-    keeps_settings,
     refuse_beside,
     variant,
+    with_defaults,
 )
-from keras_transformers.models.decoding import TransformerDecoding, Translator
+from keras_transformers.models.decoding import (
+    DecodingState,
+    Source,
+    add_coverage,
+    check_decodable,
+    grow_caches,
+    hold_caches_in,
+    log_probabilities,
+    shortest_cache,
+    start_coverage,
+    step_blocks,
+    token_positions,
+)
 from keras_transformers.models.text_model import (
+    TokenModel,
     bias_of_positions,
     build_positions,
+    hidden_states,
     make_positions,
     shortest_limit,
 )
@@ -54,6 +79,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
 Positions: TypeAlias = Literal["sinusoidal"] | Part | tuple[Part | None, Part | None] | None
 NUMBERS = ("vocab_size", "hidden_dim", "num_heads", "mlp_dim")  # of which default parts are made
 BLOCKS = ("encoder_block", "decoder_block")
+DEFAULTS = {"hidden_dim": 512, "num_heads": 8, "mlp_dim": 2048}
 # The keywords of the tables, and of the blocks, that the constructor does not take.
 FLAT = (("target_vocab_size", "logits_bias", "scale_embedding", "padding_id"), (
     "attention_dropout", "norm_first", "activation", "encoder_mixer", "decoder_mixer",
@@ -84,6 +110,53 @@ class TransformerOptions(LayerOptions, total=False):
     logits_bias: bool
     scale_embedding: bool
     padding_id: int
+
+
+@dataclasses.dataclass(frozen=True)
+class TransformerConfiguration(Configuration):
+    """The arguments of a `Transformer`; see there."""
+
+    vocab_size: Any
+    hidden_dim: int | None
+    num_heads: int | None
+    mlp_dim: int | None
+    num_layers: int | tuple[int, int]
+    dropout: float
+    embedding: Any
+    positions: Any
+    encoder_block: Any
+    decoder_block: Any
+
+
+def _completed(configuration: TransformerConfiguration) -> Any:
+    """Returns a configuration with the numbers of default parts, after checking all numbers.
+
+    Raises:
+        ValueError: If a size is not positive, or stands beside the part that has its own.
+    """
+    owner = "Transformer"
+    needed: list[str] = []
+    if configuration.embedding is None:
+        needed += ["vocab_size", "hidden_dim"]
+    else:
+        refuse_beside(
+            owner,
+            "embedding",
+            vocab_size=configuration.vocab_size,
+            hidden_dim=configuration.hidden_dim,
+        )
+    if configuration.encoder_block is None or configuration.decoder_block is None:
+        needed += ["num_heads", "mlp_dim"]
+    else:
+        refuse_beside(
+            owner, "decoder_block", num_heads=configuration.num_heads, mlp_dim=configuration.mlp_dim
+        )
+    configuration = with_defaults(configuration, needed, DEFAULTS)
+    values = vars(configuration)
+    check_numbers(owner, {name: values[name] for name in needed})
+    for depth in _pair(configuration.num_layers):
+        check_sizes(owner, {"num_layers": depth}, ("num_layers",))
+    return configuration
 
 
 def transformer_arguments(
@@ -122,7 +195,7 @@ def transformer_arguments(
         made["embedding"] = _tables(made.pop("vocab_size"), made.pop("hidden_dim"), **table)
     if block:
         numbers = (made.pop("num_heads"), made.pop("mlp_dim"), made.get("dropout", 0.1))
-        made.update(zip(BLOCKS, _blocks(*numbers, **block), strict=True))
+        made.update(zip(BLOCKS, make_blocks(*numbers, **block), strict=True))
     return made
 
 
@@ -146,7 +219,7 @@ def _tables(
     return table(vocab_size, False), table(target_vocab_size, logits_bias)
 
 
-def _blocks(
+def make_blocks(
     num_heads: int,
     mlp_dim: int,
     dropout: float,
@@ -157,7 +230,7 @@ def _blocks(
     decoder_mixer: Part | None = None,
     norm_epsilon: float = 1e-6,
 ) -> tuple[EncoderBlock, DecoderBlock]:
-    """The `encoder_block` and the `decoder_block` of a model."""
+    """Makes the `encoder_block` and the `decoder_block` of a model."""
     attention: dict[str, Any] = {"num_heads": num_heads, "dropout": attention_dropout}
     shared: dict[str, Any] = {
         "mlp_dim": mlp_dim,
@@ -175,92 +248,117 @@ def _blocks(
     )
 
 
-def transformer_keywords(model: Any) -> dict[str, Any]:
-    """The keywords of `from_variant` that make the same as a built `Transformer`, from its parts.
-
-    Where no keyword makes a part, its name says what it is: `encoder_block`, `decoder_block`,
-    `embedding` and `positions`; else the first three are None.
-    """
-    block, tables = model.encoder_blocks[0], (model.source_embedding, model.target_embedding)
-    found = {
-        "vocab_size": tables[0].vocab_size,
-        "target_vocab_size": None if tables[0] is tables[1] else tables[1].vocab_size,
-        "hidden_dim": tables[0].hidden_dim,
-        "scale_embedding": tables[0].scale,
-        "logits_bias": tables[1].logits_bias,
-        "padding_id": model.padding_id,
-        "embedding": None if tables[0].scale == tables[1].scale else "tables of different `scale`",
-        "positions": _name_of_positions({model.source_positions, model.target_positions}),
-        "num_layers": len(model.encoder_blocks),
-        "num_decoder_layers": len(model.decoder_blocks),
-        "num_heads": getattr(block.mixer, "num_heads", None),
-        "mlp_dim": getattr(block.feed_forward, "mlp_dim", None),
-        "dropout": model.dropout_layer.rate,
-        "attention_dropout": getattr(block.mixer, "dropout", 0.0),
-        "norm_first": block.norm_first,
-        "activation": keras.activations.serialize(getattr(block.feed_forward, "activation", None)),
-        "norm_epsilon": getattr(block.mixer_norm, "epsilon", None),
-    }
-    return {**found, **_other_blocks(model, found)}
-
-
-def _name_of_positions(layers: set[Any]) -> str | None:
-    """The keyword for what gives positions to source and target, or a list of others."""
-    if layers == {None}:
-        return None
-    known = {"sinusoidal": PositionalEncoding(), "halves": PositionalEncoding(layout="halves")}
-    for name, layer in known.items():
-        if all(_described(each) == _described(layer) for each in layers):
-            return name
-    return ", ".join(sorted(type(each).__name__ for each in layers))
-
-
-def _other_blocks(model: Any, found: dict[str, Any]) -> dict[str, str | None]:
-    """For each kind of block None, or which parts are others than these keywords make."""
-    names = ("num_heads", "mlp_dim", "dropout", "attention_dropout", "norm_first", "activation")
-    numbers = {name: found[name] for name in (*names, "norm_epsilon")}
-    if None in numbers.values():
-        return dict.fromkeys(BLOCKS, "one of other parts")
-    hidden = (None, None, found["hidden_dim"])
-    encoder, decoder = _blocks(**numbers)
-    encoder.build(hidden)
-    decoder.build(hidden, hidden)
-    return {
-        "encoder_block": _other_parts(model.encoder_blocks, encoder),
-        "decoder_block": _other_parts(model.decoder_blocks, decoder),
-    }
-
-
-def _other_parts(blocks: Sequence[Any], expected: Any) -> str | None:
-    """Which parts of blocks are others than the expected block's; None where all are the same."""
-    parts = _parts(expected)
-    others = [name for name in parts if any(_parts(each)[name] != parts[name] for each in blocks)]
-    return f"one with another {', '.join(others)}" if others else None
-
-
-def _parts(block: Any) -> dict[str, Any]:
-    """What a built block is made of: numbers, and descriptions of layers."""
-    numbers = ("dropout", "norm_first", "drop_path", "layer_scale")
-    layers = ("mixer", "cross_attention", "feed_forward", "mixer_norm")
-    described = {name: _described(getattr(block, name, None)) for name in layers}
-    return {name: getattr(block, name) for name in numbers} | described
-
-
-def _described(layer: Any) -> Any:
-    """Class and configuration of a layer, without its name and precision."""
-    if layer is None:
-        return None
-    config = layer.get_config()
-    return type(layer), {key: x for key, x in config.items() if key not in OF_EVERY_LAYER}
-
-
 def _pair(value: Any) -> Sequence[Any]:
     """What encoder and decoder, or source and target, have: the same where one was given."""
     return value if isinstance(value, (tuple, list)) and len(value) == 2 else (value, value)
 
 
+class Translator(TokenModel):
+    """Base of `Transformer` and `RecurrentTranslator`.
+
+    Attributes:
+        source_embedding, target_embedding: The tables, which may be one; the target's makes logits.
+        padding_id: The id that stands for padding, on both sides.
+    """
+
+    needed_inputs = ("source", "target")
+
+    def _make_tables(self, source: Any, target: Any = None) -> None:
+        """Copies of the `TokenEmbedding` of the source and of the target; one where that is None.
+
+        Raises:
+            ValueError: If the two do not fit each other.
+        """
+        kind = TokenEmbedding
+        prototype = Prototype(self, "embedding", source, kind)
+        self.source_embedding = prototype.copy(self, "source_embedding")
+        self.target_embedding = self.source_embedding
+        if target is not None:
+            prototype = Prototype(self, "embedding", target, kind)
+            self.target_embedding = prototype.copy(self, "target_embedding")
+        self.padding_id = self.target_embedding.padding_id
+        source, target = self.source_embedding, self.target_embedding
+        numbers = {"hidden_dim": (source.hidden_dim, target.hidden_dim)}
+        numbers["padding_id"] = (source.padding_id, target.padding_id)
+        for name, (of_source, of_target) in numbers.items():
+            if of_source != of_target:
+                raise ValueError(
+                    f"{type(self).__name__}: the two of `embedding` must have the same `{name}`. "
+                    f"Received: {of_source} and {of_target}"
+                )
+
+    def _build_tables(self) -> None:
+        self.source_embedding.build((None, None))
+        if self.target_embedding is not self.source_embedding:
+            self.target_embedding.build((None, None))
+
+    def output_table(self) -> tuple[TokenEmbedding, list[Any]] | None:
+        """As `TrainsWithoutLogits.output_table`."""
+        table = self.target_embedding
+        return table, [] if table.bias is None else [table.bias]
+
+    def step_within(self, ids: Tensor) -> Any:
+        """`decode_step` with the logits of some target tokens alone, as a function of its own.
+
+        Args:
+            ids: Integers `(tokens,)`, whose rows of the table are taken once, for all steps.
+
+        Returns:
+            Function as `decode_step`, whose logits are `(batch, beams, tokens)`.
+        """
+        listed = ListedTokens(self.target_embedding, ids)
+
+        def step(*arguments: Any) -> tuple[Tensor, Any]:
+            with hidden_states():
+                x, state = self.decode_step(*arguments)
+            return listed.step_logits(x), state
+
+        return step
+
+    def log_probabilities(self, source: Tensor, target: Tensor) -> Tensor:
+        """How probable the tokens of given translations are, each after those before it.
+
+        Logits exist for a few positions at a time.
+
+        Args:
+            source: Ids `(batch, length)`.
+            target: Ids `(batch, length + 1)`, the first of which is START; END should be the last
+                real one.
+
+        Returns:
+            Float32 `(batch, length)`, of the tokens from the second on; 0 at padding.
+        """
+        following = target[:, 1:]
+        with hidden_states():
+            x = self({"source": source, "target": target[:, :-1]}, training=False)
+        found = log_probabilities(self.target_embedding.logits, x, following)
+        return ops.where(ops.equal(following, self.padding_id), 0.0, found)
+
+    def next_log_probabilities(self, source: Tensor, target: Tensor) -> Tensor:
+        """How probable each token of the vocabulary is behind the beginnings of translations.
+
+        Args:
+            source: Ids `(batch, length)`.
+            target: Ids `(batch, length)`, the first of which is START; padding behind the last.
+
+        Returns:
+            Float32 `(batch, target vocabulary)`.
+        """
+        with hidden_states():
+            x = self({"source": source, "target": target}, training=False)
+        # Behind START, which with Marian's models is padding's id.
+        real = ops.not_equal(target[:, 1:], self.padding_id)
+        last = ops.sum(ops.cast(real, "int32"), axis=1)
+        x = ops.take_along_axis(x, last[:, None, None], axis=1)
+        logits = ops.cast(self.target_embedding.logits(x)[:, 0], "float32")
+        return ops.log_softmax(logits)
+
+    def compute_output_shape(self, input_shape: dict[str, Shape]) -> Shape:
+        return (*input_shape["target"], self.target_embedding.vocab_size)
+
+
 @keras.saving.register_keras_serializable("keras_transformers")
-class Transformer(TransformerDecoding, Translator):
+class Transformer(Translator):
     """Encoder-decoder Transformer (Vaswani et al. 2017, https://arxiv.org/abs/1706.03762).
 
     Source and target ids are embedded (times `sqrt(D)`), given sinusoidal positions and dropout,
@@ -330,14 +428,10 @@ class Transformer(TransformerDecoding, Translator):
     (1, 3, 31)
     """
 
+    variant_keywords = TransformerOptions.__annotations__
+
     optional_inputs = ("source_segments", "target_segments")
 
-    @keeps_settings(
-        embedding=serialized_parts,
-        positions=serialized_parts,
-        encoder_block=serialized,
-        decoder_block=serialized,
-    )
     def __init__(
         self,
         vocab_size: int | None = None,
@@ -353,15 +447,26 @@ class Transformer(TransformerDecoding, Translator):
         **kwargs: Unpack[LayerOptions],
     ) -> None:
         super().__init__(**kwargs)
-        self._settle_numbers()
-        settings = self._settings
+        configuration = TransformerConfiguration(
+            vocab_size=vocab_size,
+            hidden_dim=hidden_dim,
+            num_heads=num_heads,
+            mlp_dim=mlp_dim,
+            num_layers=num_layers,
+            dropout=dropout,
+            embedding=serialized_parts(embedding),
+            positions=serialized_parts(positions),
+            encoder_block=serialized(encoder_block),
+            decoder_block=serialized(decoder_block),
+        )
+        self.configuration = configuration = _completed(configuration)
         tables = embedding
         if tables is None:
-            tables = TokenEmbedding(settings["vocab_size"], settings["hidden_dim"])
+            tables = TokenEmbedding(configuration.vocab_size, configuration.hidden_dim)
         self._make_tables(*(tables if isinstance(tables, (tuple, list)) else (tables,)))
         self._make_positions(positions)
         self.dropout_layer = Dropout(dropout, dtype=self.dtype_policy)
-        numbers = (settings["num_heads"], settings["mlp_dim"], dropout)
+        numbers = (configuration.num_heads, configuration.mlp_dim, dropout)
         depth, decoder_depth = _pair(num_layers)
         if encoder_block is None:
             encoder_block = EncoderBlock(*numbers)
@@ -371,26 +476,6 @@ class Transformer(TransformerDecoding, Translator):
         self.decoder_blocks = self._copies("decoder", decoder_block, decoder_depth)
         self.encoder_norm = self.encoder_blocks[0].closing_norm(self, "encoder_norm")
         self.decoder_norm = self.decoder_blocks[0].closing_norm(self, "decoder_norm")
-
-    def _settle_numbers(self) -> None:
-        """Sets the numbers of default parts that were not given, and checks all."""
-        settings = self._settings
-        numbers: dict[str, Any] = {}
-        if settings["embedding"] is None:
-            numbers = {"vocab_size": None, "hidden_dim": 512}
-        else:
-            beside = {name: settings[name] for name in ("vocab_size", "hidden_dim")}
-            refuse_beside("Transformer", "embedding", **beside)
-        if settings["encoder_block"] is None or settings["decoder_block"] is None:
-            numbers |= {"num_heads": 8, "mlp_dim": 2048}
-        else:
-            beside = {name: settings[name] for name in ("num_heads", "mlp_dim")}
-            refuse_beside("Transformer", "decoder_block", **beside)
-        numbers |= {name: settings[name] for name in numbers if settings[name] is not None}
-        check_numbers("Transformer", numbers)
-        for depth in _pair(settings["num_layers"]):
-            check_sizes("Transformer", {"num_layers": depth}, ("num_layers",))
-        self._settle(**numbers)
 
     def _make_positions(self, positions: Any) -> None:
         source, target = _pair(positions)
@@ -461,6 +546,7 @@ class Transformer(TransformerDecoding, Translator):
                 norm.build(hidden)
 
     def call(self, inputs: dict[str, Tensor], training: bool | None = None) -> Tensor:
+        training = bool(training)  # Keras has asked the layers around this one
         inputs = self.as_inputs(inputs)
         segments, target_segments = inputs.get("source_segments"), inputs.get("target_segments")
         if (segments is None) != (target_segments is None):
@@ -470,15 +556,18 @@ class Transformer(TransformerDecoding, Translator):
             )
         context = self.encode(inputs["source"], segments, training=training)
         if segments is None or target_segments is None:
-            self_mask, context_mask = None, padding_mask(inputs["source"], self.padding_id)
+            # Padded targets need no mask: they come last, and no real token sees a later one.
+            self_mask = None
+            context_mask = ops.not_equal(inputs["source"], self.padding_id)  # (batch, source)
         else:
-            self_mask = segment_mask(target_segments)
+            self_mask = segment_mask(target_segments)  # (batch, target, target)
             context_mask = segment_mask(target_segments, segments)
         x = self.target_embedding(inputs["target"])
         x = self._with_positions(self.target_positions, x, self_mask, training)
-        bias = bias_of_positions(self.target_positions, ops.shape(x)[1])
+        bias = None
+        if isinstance(self.target_positions, AttentionPositionEncoding):
+            bias = bias_of_positions(self.target_positions, ops.shape(x)[1])
         for block in self.decoder_blocks:
-            # Padded targets need no mask: they come last, and no real token sees a later one.
             x = block(
                 x, context, attention_mask=self_mask, context_mask=context_mask,
                 attention_bias=bias, training=training,
@@ -490,24 +579,107 @@ class Transformer(TransformerDecoding, Translator):
         self, source: Tensor, source_segments: Tensor | None = None, training: bool | None = None
     ) -> Tensor:
         """Runs the encoder: ids `(batch, length)` -> `(batch, length, hidden_dim)`."""
-        same = None if source_segments is None else segment_mask(source_segments)
-        padding = padding_mask(source, self.padding_id) if same is None else None
+        self_mask = None if source_segments is None else segment_mask(source_segments)
+        padding = ops.not_equal(source, self.padding_id) if self_mask is None else None
         x = self.source_embedding(source)
-        x = self._with_positions(self.source_positions, x, same, training)
-        bias = bias_of_positions(self.source_positions, ops.shape(x)[1])
+        x = self._with_positions(self.source_positions, x, self_mask, training)
+        bias = None
+        if isinstance(self.source_positions, AttentionPositionEncoding):
+            bias = bias_of_positions(self.source_positions, ops.shape(x)[1])
         for block in self.encoder_blocks:
             x = block(
-                x, attention_mask=same, padding_mask=padding, attention_bias=bias, training=training
-            )
+                x, attention_mask=self_mask, padding_mask=padding, attention_bias=bias,
+                training=training,
+            )  # fmt: skip
         if self.encoder_norm is None:
             return x
         return ops.cast(apply_to_tokens(self, "norm", self.encoder_norm, x, padding), x.dtype)
 
     def _with_positions(
-        self, layer: Any, x: Tensor, same_segment: Tensor | None, training: bool | None
+        self, layer: Any, x: Tensor, self_mask: Tensor | None, training: bool | None
     ) -> Tensor:
-        """Embeddings with positions, counted anew in each segment, and dropout."""
-        positions = None if same_segment is None else segment_positions(same_segment)
+        """Adds positions, which start anew in each segment, and applies dropout.
+
+        Positions that enter the scores of attention instead are not added here.
+        """
         if layer is not None and not isinstance(layer, AttentionPositionEncoding):
+            positions = None if self_mask is None else segment_positions(self_mask)
             x = layer(x, positions=positions)
-        return self.dropout_layer(x, training=training)
+        return x if training is False else self.dropout_layer(x, training=training)
+
+    @property
+    def most_decodable(self) -> int | None:
+        """The most tokens that can be decoded: all target positions, or None without a limit."""
+        return shortest_cache(
+            self.decoder_blocks, getattr(self.target_positions, "most_positions", None)
+        )
+
+    def start_decoding(
+        self, source: Tensor, beams: int, max_length: Index, coverage: bool = False
+    ) -> tuple[DecodingState, Source]:
+        """Encodes the source once, and makes what `decode_step` needs.
+
+        The caches hold `batch * heads * (key_dim + value_dim) * (beams * max_length +
+        source_length)` numbers of the compute dtype for each decoder block.
+
+        Args:
+            source: Integer ids `(batch, source_length)`.
+            beams: Number of sequences to decode for each source.
+            max_length: Number of steps there may be.
+            coverage: Whether to sum up how much each source token was attended to.
+
+        Returns:
+            `(state, shared)`: a `DecodingState`, whose coverage is the sums of the last block's
+            cross-attention (mean of its heads), 1 at padding; and the `Source`.
+
+        Raises:
+            ValueError: If there may be more steps than `most_decodable`.
+        """
+        check_decodable(self, max_length)
+        context = self.encode(source, training=False)
+        mask = padding_mask(source, self.padding_id)
+        shared = [block.cross_attention.project_context(context) for block in self.decoder_blocks]
+        batch = ops.shape(source)[0]
+        caches = [block.start_cache(batch, beams, max_length) for block in self.decoder_blocks]
+        state = DecodingState(caches, start_coverage(mask, beams) if coverage else ())
+        return state, Source(shared, mask)
+
+    def decode_step(
+        self,
+        ids: Tensor,
+        index: Index,
+        state: DecodingState,
+        shared: Source,
+        back_pointers: BackPointers | None = None,
+    ) -> tuple[Tensor, DecodingState]:
+        """Scores the next token of every sequence.
+
+        Args:
+            ids: Integers `(batch, beams)`, the token at position `index`; or `(batch, length)`,
+                several of each row from its `index` on, where there is one beam.
+            index: Int or scalar tensor; or integers `(batch,)`.
+            state, shared: From `start_decoding` or the step before.
+            back_pointers: `generation.BackPointers` of the beams; None where none has moved.
+
+        Returns:
+            Logits `(batch, beams or length, target vocabulary)` and the new `state`.
+        """
+        x = self.target_embedding.vectors(ids)
+        bias = self.target_positions  # that all blocks share
+        if self.adds_positions:
+            here = token_positions(
+                index, ids, getattr(self.target_positions, "most_positions", None)
+            )
+            x, bias = self.target_positions(x, positions=here), None
+        x, state, weights = step_blocks(
+            self.decoder_blocks, x, index, state, back_pointers, shared.context, shared.mask, bias
+        )
+        if not isinstance(state.coverage, tuple):
+            attended = ops.mean(ops.cast(weights, "float32"), axis=1)
+            coverage = add_coverage(state.coverage, attended, back_pointers)
+            state = state._replace(coverage=coverage)
+        x = x if self.decoder_norm is None else ops.cast(self.decoder_norm(x), x.dtype)
+        return self._scored(x, self.target_embedding.step_logits), state
+
+    caches_in = hold_caches_in
+    grow_caches = grow_caches

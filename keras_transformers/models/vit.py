@@ -1,6 +1,7 @@
-"""The Vision Transformer of Dosovitskiy et al. 2021."""
+"""The Vision Transformer of Dosovitskiy et al. 2021: embedding, blocks, pooling and head."""
 
-import functools
+import dataclasses
+import math
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Self, TypeAlias, Unpack
@@ -8,40 +9,231 @@ from typing import Any, Literal, Self, TypeAlias, Unpack
 import keras
 from keras import ops
 
-from keras_transformers.annotations import Activation, Index, Part, Tensor
+from keras_transformers.annotations import (
+    Activation,
+    Config,
+    Index,
+    LayerOptions,
+    Part,
+    ProblemType,
+    Shape,
+    Tensor,
+)
 from keras_transformers.layers import (
     AttentionPooling,
+    ClassToken,
     ConvolutionalStem,
     Dropout,
     EncoderBlock,
     FeedForward,
+    GridPositionEmbedding,
     PatchEmbedding,
+    RegisterTokens,
     SelfAttention,
     ShiftedPatchEmbedding,
+    SinusoidalGrid,
 )
-from keras_transformers.layers.parts import Prototype, part, serialized
+from keras_transformers.layers.base import BaseLayer
+from keras_transformers.layers.checks import refuse, whole_number
+from keras_transformers.layers.parts import (
+    Prototype,
+    follow_owner,
+    part,
+    part_or_numbers,
+    serialized,
+)
+from keras_transformers.layers.patches import ToPatches, are_known_and_fit
 from keras_transformers.models.base import (
-    Makers,
+    Configuration,
     check_changes,
     check_choice,
     check_numbers,
+    check_problem,
     check_sizes,
-    keeps_settings,
-    with_parts,
+    drop_numbers,
+    number_or_default,
+    pop_keywords,
 )
 from keras_transformers.models.image_model import (
-    POSITIONS,
-    ImageEmbedding,
     ImageModel,
     ImageModelOptions,
     ImagePooling,
-    Positions,
     as_pooling,
     both_sides,
+    check_images,
     drop_path_rates,
     serialized_pooling,
     with_rates,
 )
+
+Positions: TypeAlias = Literal["learned", "sinusoidal"]
+POSITIONS = {"learned": GridPositionEmbedding, "sinusoidal": SinusoidalGrid}
+
+
+@keras.saving.register_keras_serializable("keras_transformers")
+class ImageEmbedding(BaseLayer):
+    """Patches, class and distillation tokens before them, and positions.
+
+    `z_0 = [x_class; x_p^1 E; ...; x_p^N E] + E_pos` (Dosovitskiy et al. 2021,
+    https://arxiv.org/abs/2010.11929, eq. 1). The `embedding` of a `ViT`.
+
+    Args:
+        stem: What makes tokens of patches: `PatchEmbedding(16, 768)`, `ShiftedPatchEmbedding` or
+            `ConvolutionalStem`, of which a copy is made.
+        class_token: Whether there is a class token, the first.
+        positions: "learned", "sinusoidal", or None where the mixer knows positions itself.
+        distillation_token: Whether there is a token, after the class token, that has learned from a
+            teacher (Touvron et al. 2021, "DeiT", https://arxiv.org/abs/2012.12877, section 4).
+        registers: Number of `RegisterTokens` behind these, which have no positions.
+        antialias: How learned positions are resized, see `resize_positions`.
+        norm: A norm of what comes out, for instance `keras.layers.LayerNormalization()`, of which a
+            copy is made (Radford et al. 2021, "CLIP", https://arxiv.org/abs/2103.00020, section
+            2.4); None for none.
+
+    Call arguments:
+        images: `(batch, height, width, channels)`, floating.
+        visible: Optional int `(batch, kept)`, numbers of the patches to keep; the others are left
+            out, as for a masked autoencoder.
+
+    Returns:
+        `(batch, tokens, hidden_dim)`.
+
+    Raises:
+        ValueError: If there are no such positions, or whole patches do not fill an image.
+
+    Example:
+    >>> import numpy as np
+    >>> from keras_transformers.layers import ConvolutionalStem, EncoderBlock
+    >>> from keras_transformers.models import ImageEmbedding, ViT
+    >>> embedding = ImageEmbedding(ConvolutionalStem(8, 16), positions="sinusoidal")
+    >>> model = ViT(10, 32, num_layers=2, embedding=embedding, block=EncoderBlock(2, 32))
+    >>> tuple(model(np.zeros((3, 32, 32, 1), "float32")).shape), model.embedding.prefix_tokens
+    ((3, 10), 1)
+    """
+
+    def __init__(
+        self,
+        stem: Part,
+        class_token: bool = True,
+        positions: Positions | None = "learned",
+        distillation_token: bool = False,
+        registers: int = 0,
+        antialias: bool = True,
+        norm: Part | None = None,
+        **kwargs: Unpack[LayerOptions],
+    ) -> None:
+        super().__init__(**kwargs)
+        self.patch_embedding = part(self, "stem", stem, ToPatches)
+        self.patch_embedding.name = "patch_embedding"
+        self.patch_size = whole_number(self, "patch_size", self.patch_embedding.patch_size)
+        if positions not in (*POSITIONS, None):
+            known = f"one of {', '.join(POSITIONS)}, None"
+            refuse(self, "positions", known, repr(positions))
+        self.positions = positions
+        policy = self.dtype_policy
+        self.class_token = self.distillation_token = None
+        if class_token:
+            self.class_token = ClassToken(name="class_token", dtype=policy)
+        if distillation_token:
+            self.distillation_token = ClassToken(name="distillation_token", dtype=policy)
+        named = sum(x is not None for x in (self.class_token, self.distillation_token))
+        self.registers = whole_number(self, "registers", registers, least=0)
+        self.antialias = antialias
+        self.register_tokens = None
+        if registers:
+            self.register_tokens = RegisterTokens(
+                registers, named, name="register_tokens", dtype=policy
+            )
+        self.prefix_tokens = named + registers
+        self.position_embedding: Any = None
+        self.norm = None if norm is None else part(self, "norm", norm, keras.layers.Layer)
+
+    @property
+    def hidden_dim(self) -> int:
+        """Width of every token."""
+        width: int = self.patch_embedding.hidden_dim
+        return width
+
+    def build(self, images_shape: Shape) -> None:
+        grid = self.grid(images_shape[1:3])
+        tokens = (None, None, self.hidden_dim)
+        self.patch_embedding.build(images_shape)
+        for token in (self.class_token, self.distillation_token, self.register_tokens):
+            if token is not None:
+                token.build(tokens)
+        if self.positions is not None:
+            resized = {"antialias": self.antialias} if self.positions == "learned" else {}
+            self.position_embedding = POSITIONS[self.positions](
+                grid,
+                self.prefix_tokens - self.registers,
+                name="position_embedding",
+                dtype=self.dtype_policy,
+                **resized,
+            )
+            self.position_embedding.build(tokens)
+        if self.norm is not None:
+            self.norm.build(tokens)
+
+    def layers_with_weights(self) -> list[keras.layers.Layer]:
+        """The layers inside, the patch embedding first."""
+        layers = (self.patch_embedding, self.class_token, self.distillation_token)
+        layers += (self.register_tokens, self.position_embedding, self.norm)
+        return [layer for layer in layers if layer is not None]
+
+    def grid(self, image_size: Sequence[Index | None]) -> tuple[Any, ...]:
+        """`(rows, columns)` of patches in an image of `(height, width)`.
+
+        A side that only the call knows is a scalar tensor; the stem checks it there.
+        """
+        given = [side for side in image_size if isinstance(side, int | None)]
+        if len(image_size) != 2 or any(
+            side is None or side < self.patch_size or side % self.patch_size for side in given
+        ):
+            raise ValueError(
+                f"ViT: height and width of an image must be multiples of "
+                f"`patch_size`={self.patch_size}; resize or pad it. Received: {tuple(image_size)}"
+            )
+        return tuple(side // self.patch_size for side in image_size)
+
+    def call(self, images: Tensor, visible: Tensor | None = None) -> Tensor:
+        grid = self.grid(ops.shape(images)[1:3])
+        x = self.patch_embedding(images)  # (batch, patches, hidden_dim)
+        for token in (self.distillation_token, self.class_token):
+            x = x if token is None else token(x)  # in front, so the class token is the first
+        if self.position_embedding is not None:
+            x = self.position_embedding(x, grid=grid)
+        if self.register_tokens is not None:
+            x = self.register_tokens(x)
+        x = ops.cast(x if self.norm is None else self.norm(x), self.compute_dtype)
+        if visible is None:
+            return x
+        prefix = self.prefix_tokens
+        patches = ops.take_along_axis(x[:, prefix:], visible[:, :, None], axis=1)
+        return ops.concatenate([x[:, :prefix], patches], axis=1) if prefix else patches
+
+    def compute_output_shape(
+        self, images_shape: Shape, visible_shape: Shape | None = None
+    ) -> Shape:
+        patches = None
+        if visible_shape is not None:
+            patches = visible_shape[1]
+        elif None not in images_shape[1:3]:
+            patches = math.prod(self.grid(images_shape[1:3]))
+        length = None if patches is None else self.prefix_tokens + patches
+        return (images_shape[0], length, self.hidden_dim)
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            **super().get_config(),
+            "stem": serialized(self.patch_embedding),
+            "class_token": self.class_token is not None,
+            "positions": self.positions,
+            "distillation_token": self.distillation_token is not None,
+            "registers": self.registers,
+            "antialias": self.antialias,
+            "norm": serialized(self.norm),
+        }
+
 
 Stem: TypeAlias = Literal["patches", "shifted", "convolutional"]
 # Dosovitskiy et al. 2021, table 1 (B, L, H); Touvron et al. 2021, DeiT, table 1 (Ti, S); a smaller
@@ -80,7 +272,7 @@ POOLING_WORDS = ("representation_dim", "distillation")
 
 
 class ViTKeywords(ImageModelOptions, total=False):
-    """What `ViT.from_variant` takes by name; see there."""
+    """The keyword arguments of `ViT.from_variant`; see there."""
 
     image_size: int | Sequence[int]
     patch_size: int
@@ -117,18 +309,23 @@ def vit_block(
     activation: Activation | None = "gelu",
     attention_dropout: float = 0.0,
     qkv_bias: bool = True,
-    **given: Any,
+    mixer: Part | None = None,
+    feed_forward: Part | None = None,
+    norm: Part | None = None,
+    **options: Any,
 ) -> EncoderBlock:
-    """A pre-norm block; the parts that are not given are made of the numbers."""
-    parts = {name: each for name, each in given.items() if each is not None}
-    bias: bool | Literal["output"] = True if qkv_bias else "output"
-    made = {
-        "mixer": lambda: SelfAttention(num_heads, dropout=attention_dropout, use_bias=bias),
-        "feed_forward": lambda: FeedForward(mlp_dim, activation),
-        "norm": lambda: keras.layers.LayerNormalization(epsilon=norm_epsilon, name="norm"),
-    }
-    parts |= {name: make() for name, make in made.items() if name not in parts}
-    return EncoderBlock(norm_first=True, **parts)
+    """Makes a pre-norm block; numbers make the parts that are None."""
+    options = {name: value for name, value in options.items() if value is not None}
+    if mixer is None:
+        bias: bool | Literal["output"] = True if qkv_bias else "output"
+        mixer = SelfAttention(num_heads, dropout=attention_dropout, use_bias=bias)
+    if feed_forward is None:
+        feed_forward = FeedForward(mlp_dim, activation)
+    if norm is None:
+        norm = keras.layers.LayerNormalization(epsilon=norm_epsilon, name="norm")
+    return EncoderBlock(
+        norm_first=True, mixer=mixer, feed_forward=feed_forward, norm=norm, **options
+    )
 
 
 def vit_embedding(
@@ -140,10 +337,18 @@ def vit_embedding(
     distillation_token: bool = False,
     registers: int = 0,
     antialias: bool = True,
+    **options: Unpack[LayerOptions],
 ) -> ImageEmbedding:
-    """What makes tokens, with a stem of that name."""
-    made = STEMS[stem](patch_size, hidden_dim)
-    return ImageEmbedding(made, class_token, positions, distillation_token, registers, antialias)
+    """Makes an embedding with the stem of that name."""
+    return ImageEmbedding(
+        STEMS[stem](patch_size, hidden_dim),
+        class_token,
+        positions,
+        distillation_token,
+        registers,
+        antialias,
+        **options,
+    )
 
 
 def vit_arguments(name: str, changes: ViTKeywords) -> dict[str, Any]:
@@ -163,29 +368,37 @@ def vit_arguments(name: str, changes: ViTKeywords) -> dict[str, Any]:
     beside = {"block": BLOCK_WORDS, "embedding": EMBEDDING_WORDS, "pooling": POOLING_WORDS}
     beside |= {"mixer": ("attention_dropout", "qkv_bias"), "feed_forward": ("activation",)}
     check_changes("ViT", changes, ViTKeywords, beside)
-    found: dict[str, Any] = {**VARIANTS[match[1]], "patch_size": int(match[2]), **changes}
-    check_numbers("ViT", {name: found[name] for name in (*OF_BLOCK, *OF_EMBEDDING)})
-    defaults = {"positions": None, "stem": "patches", "distillation": None}
-    for word, known in CHOICES.items():
-        check_choice("ViT", {**defaults, **found}, word, known)
-    found["pooling"] = pooling = _pooling(found)
-    if changes.get("embedding") is None and any(word in found for word in EMBEDDING_WORDS):
-        if found.get("class_token") is None:
-            found["class_token"] = as_pooling(pooling).of_class_token
-        found["distillation_token"] = found.get("distillation") is not None
-    made = (*EMBEDDING_WORDS[:-1], "distillation_token")
-    makers: Makers = {
-        "embedding": (vit_embedding, OF_EMBEDDING, made),
-        "block": (vit_block, OF_BLOCK, BLOCK_WORDS),
-    }
-    found = with_parts(found, changes, makers)
-    return {name: value for name, value in found.items() if name not in POOLING_WORDS}
+    settings: dict[str, Any] = {**VARIANTS[match[1]], "patch_size": int(match[2]), **changes}
+    check_numbers("ViT", {name: settings[name] for name in (*OF_BLOCK, *OF_EMBEDDING)})
+    for keyword, choices in CHOICES.items():
+        if keyword in settings:
+            check_choice("ViT", settings, keyword, choices)
+    settings["pooling"] = make_pooling(settings)
+    embedding_keywords = pop_keywords(settings, EMBEDDING_WORDS)
+    block_keywords = pop_keywords(settings, BLOCK_WORDS)
+    settings.pop("representation_dim", None)
+    if settings.get("embedding") is not None:
+        drop_numbers(settings, OF_EMBEDDING, changes)
+    elif embedding_keywords:
+        has_teacher = embedding_keywords.pop("distillation", None) is not None
+        if embedding_keywords.get("class_token") is None:
+            needs_class_token = as_pooling(settings["pooling"]).of_class_token
+            embedding_keywords["class_token"] = needs_class_token
+        numbers = pop_keywords(settings, OF_EMBEDDING)
+        settings["embedding"] = vit_embedding(
+            **numbers, **embedding_keywords, distillation_token=has_teacher
+        )
+    if settings.get("block") is not None:
+        drop_numbers(settings, OF_BLOCK, changes)
+    elif block_keywords:
+        settings["block"] = vit_block(**pop_keywords(settings, OF_BLOCK), **block_keywords)
+    return settings
 
 
-def _pooling(found: Mapping[str, Any]) -> Any:
-    """What pools, as the constructor takes it."""
-    pooling, width = found.get("pooling", "token"), found.get("representation_dim")
-    distillation = found.get("distillation")
+def make_pooling(settings: Mapping[str, Any]) -> Any:
+    """Returns the constructor's argument `pooling` for the keywords of `from_variant`."""
+    pooling, width = settings.get("pooling", "token"), settings.get("representation_dim")
+    distillation = settings.get("distillation")
     if not isinstance(pooling, str):
         return pooling
     check_choice("ViT", {"pooling": pooling}, "pooling", ("token", "mean", "attention"))
@@ -195,13 +408,26 @@ def _pooling(found: Mapping[str, Any]) -> Any:
         )
     kind: Any = "distilled" if distillation == "head" else pooling
     if pooling == "attention":
-        epsilon = found.get("norm_epsilon", 1e-6)
-        kind = AttentionPooling(found["num_heads"], found["mlp_dim"], epsilon)
+        epsilon = settings.get("norm_epsilon", 1e-6)
+        kind = AttentionPooling(settings["num_heads"], settings["mlp_dim"], epsilon)
     return kind if width is None else ImagePooling(kind, width)
 
 
-# Of table 1 of the paper, and its patches of 16 pixels, where neither a number nor a part is given.
-DEFAULTS = {"patch_size": 16, "hidden_dim": 768, "num_heads": 12, "mlp_dim": 3072}
+@dataclasses.dataclass(frozen=True)
+class ViTConfiguration(Configuration):
+    """The arguments of a `ViT`, its parts in their serialised form."""
+
+    num_classes: int | None
+    image_size: list[int]
+    patch_size: int | None
+    hidden_dim: int | None
+    num_heads: int | None
+    mlp_dim: int | None
+    num_layers: int
+    block: Config | None
+    embedding: Config | None
+    pooling: str | Config
+    problem_type: ProblemType | None
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
@@ -263,13 +489,13 @@ class ViT(ImageModel):
     (3, 10)
     """
 
+    variant_keywords = ViTKeywords.__annotations__
+
     anew = ("head", "representation", "attention_pooling", "distillation")
     anew += ("embedding/position_embedding", "embedding/distillation")
-    defaults = DEFAULTS
 
-    @keeps_settings(
-        image_size=both_sides, block=serialized, embedding=serialized, pooling=serialized_pooling
-    )
+    configuration: ViTConfiguration
+
     def __init__(
         self,
         num_classes: int | None = 1000,
@@ -284,22 +510,75 @@ class ViT(ImageModel):
         pooling: Literal["token", "mean", "distilled"] | ImagePooling | Part = "token",
         **kwargs: Unpack[ImageModelOptions],
     ) -> None:
+        problem_type = kwargs.pop("problem_type", None)
         super().__init__(**kwargs)
-        check_sizes("ViT", self._settings, ["num_layers"], ["num_classes"])
+        # ViT-B/16, where neither a number nor a part is given.
+        self.configuration = ViTConfiguration(
+            num_classes=num_classes,
+            image_size=both_sides(image_size),
+            patch_size=number_or_default(patch_size, 16, embedding),
+            hidden_dim=number_or_default(hidden_dim, 768, embedding),
+            num_heads=number_or_default(num_heads, 12, block),
+            mlp_dim=number_or_default(mlp_dim, 3072, block),
+            num_layers=num_layers,
+            block=serialized(block),
+            embedding=serialized(embedding),
+            pooling=serialized_pooling(pooling),
+            problem_type=problem_type,
+        )
+        check_problem(type(self).__name__, vars(self.configuration))
+        check_sizes("ViT", vars(self.configuration), ["num_layers"], ["num_classes"])
         self.pooling = as_pooling(pooling)
-        self.embedding: ImageEmbedding = self._embedding(embedding)
+        self.embedding: ImageEmbedding = self._make_embedding(embedding)
         self.patch_size = self.embedding.patch_size
         self.prefix_tokens = self.embedding.prefix_tokens
-        self.grid(self._settings["image_size"])
+        self.grid(self.configuration.image_size)
         self.pooling.check(self.embedding, num_classes)
-        self.block = self._block(block)
-        layer, policy = self.block.layer, self.dtype_policy
-        self.dropout_layer = Dropout(layer.dropout, dtype=policy)
+        self.block = self._make_block(block)
+        self.dropout_layer = Dropout(self.block.layer.dropout, dtype=self.dtype_policy)
         self.encoder_blocks = [self.block.copy(self, f"encoder_{i}", i) for i in range(num_layers)]
-        rates = drop_path_rates(layer.drop_path, num_layers)
-        for each, rate in zip(self.encoder_blocks, rates, strict=True):
-            each.drop_path = rate
-        self.norm = layer.copied_norm(self, "norm")
+        rates = drop_path_rates(self.block.layer.drop_path, num_layers)
+        for encoder_block, rate in zip(self.encoder_blocks, rates, strict=True):
+            encoder_block.drop_path = rate
+        self.norm = self.block.layer.copied_norm(self, "norm")
+        self._make_heads()
+
+    def _make_embedding(self, embedding: Part | None) -> Any:
+        """Returns a copy of the given embedding, or the one that the numbers make."""
+        numbers: dict[str, Any] = {
+            "patch_size": self.configuration.patch_size,
+            "hidden_dim": self.configuration.hidden_dim,
+        }
+        prototype = part_or_numbers(self, "embedding", embedding, ImageEmbedding, **numbers)
+        if prototype is not None:
+            return prototype.copy(self, "embedding")
+        check_sizes(type(self).__name__, numbers, OF_EMBEDDING)
+        new = vit_embedding(
+            **numbers,
+            class_token=self.pooling.of_class_token,
+            distillation_token=self.pooling.kind == "distilled",
+            name="embedding",
+            dtype=self.dtype_policy,
+        )
+        follow_owner(new, None)
+        return new
+
+    def _make_block(self, block: Part | None) -> Prototype:
+        """Returns the prototype of the blocks: the one given, or the one that the numbers make."""
+        numbers: dict[str, Any] = {
+            "num_heads": self.configuration.num_heads,
+            "mlp_dim": self.configuration.mlp_dim,
+        }
+        prototype = part_or_numbers(self, "block", block, EncoderBlock, **numbers)
+        if prototype is not None:
+            return prototype
+        check_sizes(type(self).__name__, numbers, OF_BLOCK)
+        check_numbers("ViT", {**numbers, "hidden_dim": self.embedding.hidden_dim})
+        return Prototype(self, "block", vit_block(**numbers), EncoderBlock)
+
+    def _make_heads(self) -> None:
+        """Makes the layers behind the last norm, or sets them to None."""
+        policy = self.dtype_policy
         self.attention_pooling: Any = None
         if self.pooling.is_layer:
             kind = keras.layers.Layer
@@ -313,24 +592,8 @@ class ViT(ImageModel):
         self.distillation_head: Any = None
         if self.pooling.kind == "distilled":
             self.distillation_head = keras.layers.Dense(
-                num_classes, name="distillation_head", dtype=policy
+                self.configuration.num_classes, name="distillation_head", dtype=policy
             )
-
-    def _embedding(self, given: Part | None) -> Any:
-        make = functools.partial(
-            vit_embedding,
-            class_token=self.pooling.of_class_token,
-            distillation_token=self.pooling.kind == "distilled",
-        )
-        prototype = self._prototype("embedding", given, ImageEmbedding, OF_EMBEDDING, make)
-        return prototype.copy(self, "embedding")
-
-    def _block(self, given: Part | None) -> Prototype:
-        def make(**numbers: Any) -> EncoderBlock:
-            check_numbers("ViT", {**numbers, "hidden_dim": self.embedding.hidden_dim})
-            return vit_block(**numbers)
-
-        return self._prototype("block", given, EncoderBlock, OF_BLOCK, make)
 
     @classmethod
     def from_variant(
@@ -360,20 +623,21 @@ class ViT(ImageModel):
         return cls(num_classes, **vit_arguments(name, changes))
 
     def transferred(self, **changes: Any) -> Self:
-        """As `Transferable.transferred`; `dropout` and `drop_path` make blocks like these.
+        """Returns a model for another task; `dropout` and `drop_path` make blocks like these.
 
-        With another `image_size`, biases of the blocks for a grid of patches get the new grid.
+        See `ImageModel.transferred`. With another `image_size`, biases of the blocks for a grid of
+        patches get the new grid.
         """
         changes, rates = with_rates(changes, [self.block], ["dropout", "drop_path"])
         if rates is not None:
             changes = {"block": rates[0], **dict.fromkeys(OF_BLOCK), **changes}
-        block = self._settings["block"] if rates is None else rates[0]
+        block = self.configuration.block if rates is None else rates[0]
         new_size = changes.get("image_size")
         keeps_block = changes.get("block", block) is block
         keeps_patches = "embedding" not in changes and "patch_size" not in changes
         if block is not None and new_size is not None and keeps_block and keeps_patches:
-            old_grid = self.grid(self._settings["image_size"])
-            changes["block"] = _with_grid(block, old_grid, self.grid(both_sides(new_size)))
+            old_grid = self.grid(self.configuration.image_size)
+            changes["block"] = replace_grid(block, old_grid, self.grid(both_sides(new_size)))
         if "pooling" in changes and not {*OF_EMBEDDING, "embedding"} & changes.keys():
             tokens = {"embedding": serialized(self.embedding), **dict.fromkeys(OF_EMBEDDING)}
             changes = {**tokens, **changes}
@@ -381,7 +645,7 @@ class ViT(ImageModel):
 
     def build(self, images_shape: Any) -> None:
         self._start_building(images_shape)
-        self.embedding.build((None, *self._settings["image_size"], self.channels))
+        self.embedding.build((None, *self.configuration.image_size, self.channels))
         tokens, hidden = (None, None, self.embedding.hidden_dim), (None, self._pooled_width)
         for layer in (self.dropout_layer, *self.encoder_blocks):
             layer.build(tokens)
@@ -409,27 +673,52 @@ class ViT(ImageModel):
         return self.embedding.grid(image_size)
 
     def _check_images(self, images: Any) -> None:
-        super()._check_images(images)
+        check_images(self, images, self.channels)
         if None not in images.shape[1:3]:
             self.embedding.grid(images.shape[1:3])
 
     def call(self, images: Tensor, training: bool | None = None) -> Tensor:
-        if self.distillation_head is None:
-            return super().call(images, training=training)
-        y = self.norm(self.encode(images, training=training)[:, :2])
-        return (self.head(y[:, 0]) + self.distillation_head(y[:, 1])) / 2
+        training = bool(training)  # Keras has asked the layers around this one
+        x = self._embed(images, training)  # (batch, tokens, hidden_dim)
+        for block in self.encoder_blocks:
+            x = block(x, training=training)
+        if self.distillation_head is not None:
+            # The class token and that of the teacher; the mean of both logits, in training too.
+            y = self.norm(x[:, :2])
+            return (self.head(y[:, 0]) + self.distillation_head(y[:, 1])) / 2
+        y = self._pool(x, training)  # (batch, hidden_dim)
+        return y if self.head is None else self.head(y)
 
-    def represent(self, images: Tensor, training: bool | None = None) -> Tensor:
-        """What the head sees: `(batch, height, width, channels)` -> `(batch, hidden_dim)`."""
-        x = self.encode(images, training=training)
+    def _embed(
+        self, images: Tensor, training: bool | None, visible: Tensor | None = None
+    ) -> Tensor:
+        """Checks images, and returns their tokens after dropout."""
+        shape: Any = getattr(images, "shape", ())
+        is_right = (
+            len(shape) == 4
+            and shape[3] == self.channels
+            and are_known_and_fit(shape, (self.patch_size, self.patch_size))
+            and keras.backend.is_float_dtype(keras.backend.standardize_dtype(images.dtype))
+        )
+        if not is_right:
+            self._check_images(images)
+        x = self.embedding(images, visible=visible)
+        return x if training is False else self.dropout_layer(x, training=training)
+
+    def _pool(self, x: Tensor, training: bool | None) -> Tensor:
+        """Returns the input of the head, of the output of the last block."""
         if self.attention_pooling is not None:
             y = self.attention_pooling(self.norm(x), training=training)
         elif self.pooling.kind == "mean":
             y = self.norm(ops.mean(x[:, self.prefix_tokens :], axis=1))
         else:
-            y = self.norm(x[:, 0])
+            y = self.norm(x[:, 0])  # of the class token
         y = ops.cast(y, self.compute_dtype)
         return y if self.representation is None else self.representation(y)
+
+    def represent(self, images: Tensor, training: bool | None = None) -> Tensor:
+        """Returns the input of the head: images -> `(batch, hidden_dim)`."""
+        return self._pool(self.encode(images, training=training), training)
 
     def encode(
         self,
@@ -451,8 +740,7 @@ class ViT(ImageModel):
             `(batch, tokens, hidden_dim)`, the class token first and that of distillation next
             where there are such; or a list of them, one a block.
         """
-        self._check_images(images)
-        x = self.dropout_layer(self.embedding(images, visible=visible), training=training)
+        x = self._embed(images, training, visible)
         outputs = []
         for block in self.encoder_blocks:
             x = block(x, training=training)
@@ -481,14 +769,14 @@ class ViT(ImageModel):
         return [self.embedding, *self.encoder_blocks[:blocks], *end]
 
 
-def _with_grid(config: Any, old_grid: Sequence[Any], new_grid: Sequence[Any]) -> Any:
+def replace_grid(config: Any, old_grid: Sequence[Any], new_grid: Sequence[Any]) -> Any:
     """Returns the configuration of a block whose biases are for another grid of patches."""
     if isinstance(config, list):
-        return [_with_grid(value, old_grid, new_grid) for value in config]
+        return [replace_grid(value, old_grid, new_grid) for value in config]
     if not isinstance(config, dict):
         return config
     changed = {}
     for name, value in config.items():
         is_grid = name == "grid" and isinstance(value, list) and tuple(value) == tuple(old_grid)
-        changed[name] = list(new_grid) if is_grid else _with_grid(value, old_grid, new_grid)
+        changed[name] = list(new_grid) if is_grid else replace_grid(value, old_grid, new_grid)
     return changed

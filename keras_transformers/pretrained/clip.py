@@ -226,8 +226,9 @@ def numbers_of(model: Any) -> dict[str, Any]:
 
 def text_numbers(model: TextEncoder) -> dict[str, Any]:
     """What the settings of a text encoder stand for."""
-    of_table = {name: getattr(model.embedding, name) for name in ("vocab_size", "max_length")}
-    return {**numbers_of(model), **of_table}
+    table = model.embedding
+    sizes = {"vocab_size": table.vocab_size, "max_length": table.max_length}
+    return {**numbers_of(model), **sizes}
 
 
 def image_numbers(model: ViT) -> dict[str, Any]:
@@ -353,7 +354,8 @@ def _arguments(model: DualEncoder) -> dict[str, Any]:
     check_like(texts, _texts({**of_texts, "num_layers": 1}), embedding)
     pooling = {"pooling": lambda each: each.pooling.get_config()}
     check_like(images, _images({**of_images, "num_layers": 1}), embedding | pooling)
-    own = {name: getattr(model, name) for name in ("projection_dim", "sigmoid", "fill_id")}
+    own = {"projection_dim": model.projection_dim, "sigmoid": model.sigmoid}
+    own["fill_id"] = model.fill_id
     return {**own, "text_encoder": of_texts, "image_encoder": of_images}
 
 
@@ -462,7 +464,7 @@ def _siglip_arguments(model: DualEncoder) -> dict[str, Any]:
     check_like(texts, _siglip_texts({**of_texts, "num_layers": 1}), parts)
     parts["pooling"] = lambda each: each.attention_pooling
     check_like(images, _siglip_images({**of_images, "num_layers": 1}), parts)
-    own = {name: getattr(model, name) for name in ("projection_dim", "sigmoid")}
+    own = {"projection_dim": model.projection_dim, "sigmoid": model.sigmoid}
     return {**own, "text_encoder": of_texts, "image_encoder": of_images}
 
 

@@ -257,7 +257,11 @@ def arguments_of(model: Any) -> dict[str, Any]:
     features = maps.features or [each for each in strides if each != "stride_4"]
     return {
         **{name: settings[name] for name in ("num_classes", "hidden_dim")},
-        **{name: getattr(model.criterion, name) for name in (*COSTS, "classification")},
+        **{
+            name: value
+            for name, value in vars(model.criterion).items()
+            if name in (*COSTS, "classification")
+        },
         **numbers_of(encoder, OF_ENCODER),
         **{f"decoder_{name}": value for name, value in numbers_of(decoder, OF_DECODER).items()},
         "num_points": encoder.num_points,

@@ -187,7 +187,7 @@ def arguments_of(model: Any, parts: Mapping[str, type] = OF_DECODER) -> dict[str
     settings = model.get_config()
     return {
         **{name: settings[name] for name in ("num_classes", "hidden_dim")},
-        **{name: getattr(model.criterion, name) for name in COSTS},
+        **{name: value for name, value in vars(model.criterion).items() if name in COSTS},
         **numbers_of(encoder, OF_ENCODER),
         **{f"decoder_{name}": value for name, value in numbers_of(decoder, parts).items()},
         "num_encoder_layers": len(model.encoder_blocks),
@@ -214,7 +214,10 @@ def check_resnet(backbone: Any) -> None:
 
 def numbers_of(block: Any, kinds: Mapping[str, type]) -> dict[str, Any]:
     """The numbers that a block is made of; ValueError if it computes anything but the published."""
-    parts = {name: getattr(block, name) for name in kinds}
+    own = {"mixer": block.mixer, "feed_forward": block.feed_forward}
+    own |= {"cross_attention": getattr(block, "cross_attention", None)}
+    own |= {"mixer_norm": block.mixer_norm}
+    parts = {name: own[name] for name in kinds}
     configs = {name: part.get_config() for name, part in parts.items()}
     other = [name for name, part in parts.items() if type(part) is not kinds[name]]
     other += [

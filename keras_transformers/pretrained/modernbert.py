@@ -151,9 +151,10 @@ def arguments_of_modernbert(model: TextEncoder) -> dict[str, Any]:
         wavelengths[is_local] = getattr(position, "max_wavelength", wavelengths[is_local])
     windows = [getattr(block.mixer, "window_size", None) for block in blocks]
     pooled = isinstance(head, ClassificationHead)
-    transform = getattr(head, "pooler" if pooled else "transform", None)
+    transform = getattr(head, "pooler", None) if pooled else getattr(head, "transform", None)
     found = {
-        **{name: getattr(model.embedding, name) for name in ("vocab_size", "hidden_dim")},
+        "vocab_size": model.embedding.vocab_size,
+        "hidden_dim": model.embedding.hidden_dim,
         "padding_id": model.padding_id,
         "num_layers": len(blocks),
         "num_heads": getattr(mixer, "num_heads", 1),

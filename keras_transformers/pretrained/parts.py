@@ -45,8 +45,8 @@ UNSAID_ENDS = ("_initializer", "_regularizer", "_constraint")
 def parts_of(block: Any) -> dict[str, Any]:
     """What makes a block, built or not, as configurations and numbers."""
     config = block.get_config()
-    for name in ("mixer", "feed_forward"):
-        config[name] = config[name] or serialized(getattr(block, name))
+    config["mixer"] = config["mixer"] or serialized(block.mixer)
+    config["feed_forward"] = config["feed_forward"] or serialized(block.feed_forward)
     kept = ("mixer", "feed_forward", "norm", "norm_first", "layer_scale")
     return {"class": type(block).__name__, **{name: config[name] for name in kept}}
 
@@ -197,7 +197,8 @@ def encoder_keywords(
     found = numbers_of(model, model.encoder_blocks[0])
     names = ("vocab_size", "hidden_dim", "max_length", "token_types", "padding_id")
     of_embedding = (*names, "first_position", "embedding_dim", "norm_epsilon", "style")
-    found |= {name: getattr(model.embedding, name) for name in of_embedding[:-2]}
+    table = model.embedding.get_config()
+    found |= {name: table[name] for name in of_embedding[:-2]}
     styles = ("bert", "modern")
     makers: Makers = {
         "embedding": (encoder_embedding, of_embedding),
@@ -215,7 +216,8 @@ def decoder_keywords(model: LanguageModel) -> dict[str, Any]:
         expected = "such that keywords of `from_variant` make it"
         raise refused(model, "blocks of several kinds", expected)
     of_embedding = ("vocab_size", "hidden_dim", "max_length", "padding_id", "tie_weights", "style")
-    found |= {name: getattr(model.embedding, name) for name in of_embedding[:-1]}
+    table = model.embedding.get_config()
+    found |= {name: table[name] for name in of_embedding[:-1]}
     found |= head_keywords(model.head)
     found["num_key_value_heads"] = getattr(block.mixer, "num_key_value_heads", None)
     of_block = (*OF_BLOCK, "num_key_value_heads")

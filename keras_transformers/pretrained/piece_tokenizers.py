@@ -610,8 +610,8 @@ def write_fast(tokenizer: FastTokenizer, folder: pathlib.Path) -> dict[str, Any]
     if tokenizer.languages is not None:
         name = class_with_languages(tokenizer.languages)
         settings = {"tokenizer_class": name, **said_of(name, tokenizer.languages)}
-    for role, keys in ROLES.items():
-        token = getattr(tokenizer, role)
+    tokens = (tokenizer.start, tokenizer.end, tokenizer.padding, tokenizer.mask)
+    for keys, token in zip(ROLES.values(), tokens, strict=True):
         if token is not None:
             settings[keys[0]] = token
     return settings

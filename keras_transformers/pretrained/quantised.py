@@ -193,7 +193,8 @@ class PackedTensors(Tensors):
     def groups(self, name: str) -> Groups:
         """The matrix `NAME.weight`, turned so that what goes in comes first."""
         inputs = self.shapes[f"{name}.weight"][1]
-        values, scale, zero = getattr(self, f"_{self.scheme.method.split('-')[0]}")(name)
+        readers = {"gptq": self._gptq, "awq": self._awq, "compressed": self._compressed}
+        values, scale, zero = readers[self.scheme.method.split("-")[0]](name)
         number = self.scheme.groups(inputs)
         group = np.arange(inputs) // (inputs if self.scheme.size == -1 else self.scheme.size)
         if self.scheme.ordered:

@@ -87,7 +87,11 @@ class TrimmedModel:
         sequences = [each for each in sequences if all(token in numbers for token in each)]
         banned = [tuple(numbers[token] for token in each) for each in sequences]
         bounds = old.boundaries
-        single = {name: new(name, getattr(bounds, name)) for name in ("first", "last", "start")}
+        single = {
+            "first": new("first", bounds.first),
+            "last": new("last", bounds.last),
+            "start": new("start", bounds.start),
+        }
         boundaries = Boundaries(
             ends=tuple(new("ends", each) for each in bounds.ends),
             banned_first=tuple(numbers[each] for each in bounds.banned_first if each in numbers),

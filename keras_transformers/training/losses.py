@@ -239,7 +239,7 @@ class SmoothedCrossEntropy(keras.losses.Loss):
         return super().__call__(y_true, y_pred, sample_weight=weights)
 
     def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
-        """Loss of each token, unreduced."""
+        """Returns the loss of each token; `__call__` weighs them."""
         owner = type(self).__name__
         return token_cross_entropy(y_true, y_pred, self.label_smoothing, self.ignore_id, owner)[0]
 
@@ -719,7 +719,7 @@ class RDropCrossEntropy(SmoothedCrossEntropy):
         self.alpha = alpha
 
     def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
-        """Loss of each token, unreduced."""
+        """Returns the loss of each token; `__call__` weighs them."""
         rows = y_pred.shape[0]
         if rows is not None and rows % 2:
             raise ValueError(

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from keras_transformers import layers, models, saving
-from keras_transformers.layers.base import READ_BY_BUILD
 from tests.contract import ON_JAX, shapes_of
 from tests.every_layer import EVERY
 from tests.every_model import MODELS, data
 
 X = np.random.default_rng(0).normal(size=(2, 6, 8)).astype("float32")
+READ_BY_BUILD = ("dropout", "drop_path", "layer_scale")
 QUICK = ("EncoderBlock", "PoolingBlock", "LSTMMixing", "vit", "transformer")
 
 

@@ -296,14 +296,18 @@ STACKS = {
 }
 
 
+def given(block, part):
+    return block.given_mixer() if part == "mixer" else block.given_feed_forward()
+
+
 @pytest.mark.parametrize("kind", STACKS)
 def test_the_blocks_of_a_stack_have_seeds_of_their_own(kind):
     blocks, again = STACKS[kind](), STACKS[kind]()
     for part in ("mixer", "feed_forward"):
-        seeds = [layer.given_part(part).seed for layer in blocks]
+        seeds = [given(layer, part).seed for layer in blocks]
         assert len(set(seeds)) == len(blocks)
         assert seeds[0] == {"mixer": 3, "feed_forward": 4}[part]
-        assert seeds == [layer.given_part(part).seed for layer in again]
+        assert seeds == [given(layer, part).seed for layer in again]
     shape = (None, 4, 4, 8) if kind == "Swin" else TOKENS
     kernels = []
     for layer in blocks:
@@ -330,3 +334,28 @@ def test_seeds_of_layers_of_another_make_differ_too():
 def test_a_stack_without_seeds_can_have_functions_that_no_file_knows():
     part = EncoderBlock(2, feed_forward=layers.FeedForward(7, lambda x: x * 2))
     assert len(models.ViT(3, 8, 4, 8, num_layers=3, block=part).encoder_blocks) == 3
+
+
+def gelu(x):
+    """A function of a user that has the name of one of Keras's."""
+    return x * 3
+
+
+def test_copies_keep_the_functions_of_a_user_that_have_names_of_keras():
+    block = EncoderBlock(2, feed_forward=layers.FeedForward(7, gelu))
+    model = models.ViT(3, 8, 4, 8, num_layers=2, block=block)
+    model.build((None, 8, 8, 3))
+    assert all(layer.feed_forward.activation is gelu for layer in model.encoder_blocks)
+    swin = models.Swin(3, 16, 2, 8, (2, 1), blocks=[layers.SwinBlock(2, 2, 7, activation=gelu)] * 2)
+    assert all(layer.activation is gelu for layer in swin.encoder_blocks)
+
+
+def test_seeds_of_numpy_are_written_as_numbers_of_python():
+    layer = layers.Dropout(0.1, seed=np.int64(3))
+    assert type(layer.get_config()["seed"]) is int
+
+
+def test_a_bias_of_another_batch_is_refused():
+    x, bias = np.ones((1, 5, 8), "float32"), np.zeros((3, 2, 5, 5), "float32")
+    with pytest.raises(ValueError, match="`attention_bias` must be of shape"):
+        layers.SelfAttention(2)(x, attention_bias=bias)

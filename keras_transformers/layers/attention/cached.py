@@ -1,4 +1,4 @@
-"""Causal self-attention and cross-attention, also token by token with a cache.
+"""Causal self-attention, also token by token with a cache.
 
 A cache is two arrays for each layer, `(batch, heads, max_length * beams, dim)`. The heads come
 first, as the products need them. Then come the positions in order, with a slot for every beam at
@@ -10,19 +10,22 @@ for the key and for the value of each token and head, in two more arrays.
 """
 
 from collections.abc import Callable
-from typing import Any, TypeGuard
+from typing import Any, TypeGuard, cast
 
 import keras
 from keras import ops
 from keras.quantizers import abs_max_quantize
 
-from keras_transformers.annotations import Cache, Index, MaybeWeights, Shape, Tensor
-from keras_transformers.layers.attention.multi_head import MultiHeadAttention, SelfAttention
-from keras_transformers.layers.masks import given_padding, hide_padding
+from keras_transformers.annotations import Cache, Index, Tensor
+from keras_transformers.layers.attention.multi_head import (
+    AttentionMasks,
+    MultiHeadAttention,
+    SelfAttention,
+)
+from keras_transformers.layers.attention.scores import project, swap_heads
 from keras_transformers.layers.portable import KERNELS
 from keras_transformers.layers.positions.biases import AttentionPositionEncoding
-from keras_transformers.layers.positions.sequence import with_positions
-from keras_transformers.layers.projections import project, project_token, swap_heads
+from keras_transformers.layers.projections import project_token
 
 SCALE = "_scale"  # behind the name of what it belongs to
 
@@ -62,22 +65,42 @@ def entries_of(cache: Cache, key: Tensor, value: Tensor) -> Cache:
     return held
 
 
-def _of_key(name: str) -> bool:
-    return name.startswith("key")
+def update_cache(
+    cache: Cache, key: Tensor, value: Tensor, index: Index, dtype: str
+) -> tuple[Cache, Tensor, Tensor]:
+    """Puts one token of every beam into the cache.
 
+    Args:
+        cache: From `start_cache`.
+        key, value: `(batch, heads, beams, dim)`.
+        index: Position of the token.
+        dtype: The type to compute in.
 
-def write_cache(cache: Cache, key: Tensor, value: Tensor, index: Index) -> Cache:
-    """Puts one token of every beam, `(batch, heads, beams, dim)`, at position `index`."""
-    beams, kernels, filled = key.shape[2], KERNELS.get(), {}
-    for name, new in entries_of(cache, key, value).items():
+    Returns:
+        The cache with the token in it, and its keys and values `(batch, heads, positions, dim)`.
+    """
+    beams, kernels = key.shape[2], KERNELS.get()
+    has_columns = beams > 1 and kernels is None  # of keys
+    has_scales = "key" + SCALE in cache
+    if has_scales:
+        new = entries_of(cache, key, value)
+    else:
+        new = {"key": ops.cast(key, cache["key"].dtype)}
+        new["value"] = ops.cast(value, cache["value"].dtype)
+    filled = {}
+    for name, x in new.items():
         if kernels is not None:
-            filled[name] = kernels.update_slice(cache[name], index * beams, new)
-        elif in_columns(beams) and _of_key(name):
-            new, position = ops.swapaxes(new, 2, 3), (0, 0, 0, index * beams)
-            filled[name] = ops.slice_update(cache[name], position, new)
+            filled[name] = kernels.update_slice(cache[name], index * beams, x)
+        elif has_columns and name.startswith("key"):
+            start = (0, 0, 0, index * beams)
+            filled[name] = ops.slice_update(cache[name], start, ops.swapaxes(x, 2, 3))
         else:
-            filled[name] = ops.slice_update(cache[name], (0, 0, index * beams, 0), new)
-    return filled
+            filled[name] = ops.slice_update(cache[name], (0, 0, index * beams, 0), x)
+    if has_scales:
+        return filled, *read_cache(filled, beams, dtype)
+    keys = ops.cast(filled["key"], dtype)
+    values = ops.cast(filled["value"], dtype)
+    return filled, ops.swapaxes(keys, 2, 3) if has_columns else keys, values
 
 
 def fill_cache(cache: Cache, key: Tensor, value: Tensor, beams: int) -> Cache:
@@ -86,7 +109,7 @@ def fill_cache(cache: Cache, key: Tensor, value: Tensor, beams: int) -> Cache:
     for name, new in entries_of(cache, key, value).items():
         new, axis = ops.repeat(new, beams, axis=2) if beams > 1 else new, 2
         rest = cache[name][:, :, ops.shape(new)[2] :]
-        if in_columns(beams) and _of_key(name):
+        if in_columns(beams) and name.startswith("key"):
             rest, axis = cache[name][..., ops.shape(new)[2] :], 3
             new = ops.swapaxes(new, 2, 3)
         filled[name] = ops.concatenate([new, rest], axis=axis)
@@ -256,8 +279,8 @@ class CausalSelfAttention(SelfAttention):
         Returns:
             `(batch, beams, hidden_dim)` and the cache with this token in it.
         """
-        if is_block(index):
-            return self.step_block(x, cache, index, visible, attention_bias)
+        if len(getattr(index, "shape", ())) == 1:
+            return self.step_block(x, cache, cast(Tensor, index), visible, attention_bias)
         beams = x.shape[1]
         here = ops.broadcast_to(ops.cast(index, "int32"), (beams,))
         query, key, value = (
@@ -265,10 +288,9 @@ class CausalSelfAttention(SelfAttention):
             for dense in (self.query_dense, self.key_dense, self.value_dense)
         )
         query, key = self.prepare_query(query, here), self.prepare_key(key, here)
-        cache = write_cache(cache, key, value, index)
+        cache, key, value = update_cache(cache, key, value, index, self.compute_dtype)
         if visible is None:
             visible = visible_slots(index, cache, beams)
-        key, value = read_cache(cache, beams, self.compute_dtype)
         y = self.attend_past(query, key, value, visible, attention_bias, index)
         return project_token(self.output_dense, swap_heads(y)), cache
 
@@ -306,11 +328,11 @@ class CausalSelfAttention(SelfAttention):
             `(batch, length, hidden_dim)` and the cache with these tokens in it.
         """
         here = ops.arange(ops.shape(x)[1], dtype="int32")
-        parts = project(x, self.query_dense, self.key_dense, self.value_dense)
-        query, key, value = map(swap_heads, parts)  # (batch, heads, length, dim)
+        denses = (self.query_dense, self.key_dense, self.value_dense)
+        query, key, value = project(x, *denses, heads_first=True)  # (batch, heads, length, dim)
         query, key = self.prepare_query(query, here), self.prepare_key(key, here)
-        y, _ = self.attend_to((x, x), (query, key, value), None, None, True, None, (here, here))
-        (y,) = project(swap_heads(y), self.output_dense)  # (batch, length, output width)
+        heads = (query, key, value)
+        y: Any = self.attend_heads((x, x), heads, AttentionMasks(causal=True), (here, here))
         return y, fill_cache(cache, key, value, beams)
 
     def step_block(
@@ -362,104 +384,3 @@ class CausalSelfAttention(SelfAttention):
         if plain:  # positions change nothing any more, so rows may have different ones
             return self.attend(query, key, value, visible[:, None], bias, (index, index))[0]
         return attend_rows(self.attend, query, key, value, visible, bias, index)
-
-
-@keras.saving.register_keras_serializable("keras_transformers")
-class CrossAttention(MultiHeadAttention):
-    """Multi-head attention from one sequence to another, of any length and width.
-
-    Queries come from `x`, keys and values from `context` (Vaswani et al. 2017,
-    https://arxiv.org/abs/1706.03762, section 3.2.3: encoder-decoder attention).
-
-    Args:
-        num_heads, key_dim, value_dim, dropout, use_bias, ...: See `MultiHeadAttention`.
-
-    Call arguments:
-        x: `(batch, length, hidden_dim)`.
-        context: `(batch, context_length, context_width)`.
-        attention_mask: Optional bool `(batch, length, context_length)`; True = attend.
-        attention_bias, return_attention_scores, training: See `SelfAttention`.
-        positions: Optional, `(length, hidden_dim)` or `(batch, length, hidden_dim)`, added to what
-            queries are made of.
-        context_positions: The same for `context`, added to what keys are made of, not to the
-            values (Carion et al. 2020, https://arxiv.org/abs/2005.12872, section A.3).
-        context_mask: `(batch, context_length)` padding mask; filled in by Keras.
-
-    Returns:
-        `(batch, length, hidden_dim)`, on request with weights `(batch, heads, length, keys)`.
-
-    Raises:
-        ValueError: As `MultiHeadAttention`, and for a `position`.
-
-    Example:
-    >>> import numpy as np
-    >>> from keras_transformers.layers import CrossAttention
-    >>> x, context = np.ones((2, 5, 12), "float32"), np.ones((2, 7, 20), "float32")
-    >>> tuple(CrossAttention(num_heads=3)(x, context).shape)
-    (2, 5, 12)
-    """
-
-    input_names = ("x", "context", "context")
-
-    def build(self, x_shape: Shape, context_shape: Shape) -> None:
-        if self.position is not None:
-            expected = "None, for positions in two sequences have no common origin"
-            self._refuse("position", expected, type(self.position).__name__)
-        super().build(x_shape, context_shape)
-
-    def call(
-        self, x: Tensor, context: Tensor, attention_mask: Tensor | None = None,
-        attention_bias: Tensor | None = None, positions: Tensor | None = None,
-        context_positions: Tensor | None = None, return_attention_scores: bool = False,
-        training: bool | None = None, context_mask: Tensor | None = None
-    ) -> MaybeWeights:  # fmt: skip
-        query, key = x, context
-        if positions is not None:
-            query = with_positions(self, "positions", x, positions)
-        if context_positions is not None:
-            key = with_positions(self, "context_positions", context, context_positions)
-        return super().call(
-            query,
-            context,
-            key,
-            attention_mask=attention_mask,
-            attention_bias=attention_bias,
-            return_attention_scores=return_attention_scores,
-            training=training,
-            value_mask=context_mask,
-        )
-
-    def compute_output_shape(self, x_shape: Shape, context_shape: Shape | None = None) -> Shape:
-        return super().compute_output_shape(x_shape)
-
-    def project_context(self, context: Tensor, context_mask: Tensor | None = None) -> Cache:
-        """Keys and values of `context`, computed once for all steps and beams of `step`.
-
-        They take `batch * context_length * key_value_heads * (key_dim + value_dim)` numbers of the
-        compute dtype. `context_mask` is that of the steps; it need not be given where padding holds
-        numbers that are finite.
-
-        Returns:
-            `{"key": (batch, key_value_heads, context_length, key_dim), "value": likewise}`.
-        """
-        context = hide_padding(context, given_padding(self, context, context_mask=context_mask))
-        key, value = self.key_dense(context), self.value_dense(context)
-        key, value = swap_heads(key), swap_heads(value)  # (batch, heads, context_length, dim)
-        return {"key": self.prepare_key(key, None), "value": value}
-
-    def step(
-        self, x: Tensor, cache: Cache, context_mask: Tensor | None = None
-    ) -> tuple[Tensor, Tensor | None]:
-        """Attends from one token of each of several sequences that share a context.
-
-        Args:
-            x: `(batch, beams, hidden_dim)`.
-            cache, context_mask: From `project_context`; optional bool `(batch, context_length)`.
-
-        Returns:
-            `(batch, beams, hidden_dim)` and the weights `(batch, heads, beams, context_length)`.
-        """
-        query = self.prepare_query(swap_heads(project_token(self.query_dense, x)), None)
-        mask = None if context_mask is None else ops.expand_dims(context_mask, (1, 2))
-        y, weights = self.attend(query, cache["key"], cache["value"], mask, None, ())
-        return project_token(self.output_dense, swap_heads(y)), weights

@@ -7,11 +7,11 @@ from keras import ops
 
 from keras_transformers.annotations import MaybeWeights, Shape, Tensor
 from keras_transformers.assertions import require, same
-from keras_transformers.layers.attention.multi_head import MultiHeadAttention
+from keras_transformers.layers.attention.multi_head import AttentionMasks, MultiHeadAttention
+from keras_transformers.layers.attention.scores import project, swap_heads
 from keras_transformers.layers.checks import named
 from keras_transformers.layers.masks import as_mask, given_padding, hide_padding
 from keras_transformers.layers.positions.sequence import positions_of
-from keras_transformers.layers.projections import project, swap_heads
 
 
 class ConditionalAttention(MultiHeadAttention):
@@ -34,15 +34,10 @@ class ConditionalAttention(MultiHeadAttention):
     ) -> MaybeWeights:  # fmt: skip
         """From queries, keys and values `(batch, length, heads, dim)` to the output."""
         query, key, value = map(swap_heads, parts)  # (batch, heads, length, dim)
-        prepared = self.prepare_query(query, None), self.prepare_key(key, None), value
-        wanted = return_attention_scores or self.attention_observer is not None
-        y, weights = self.attend_to(
-            inputs, prepared, None, padding, False, None, (), training, wanted
+        heads = (self.prepare_query(query, None), self.prepare_key(key, None), value)
+        return self.attend_heads(
+            inputs, heads, AttentionMasks(padding), (), return_attention_scores, training
         )
-        if self.attention_observer is not None and weights is not None:
-            self.attention_observer(weights)
-        (y,) = project(swap_heads(y), self.output_dense)  # (batch, queries, output width)
-        return (y, weights) if return_attention_scores else y
 
 
 def _with_batch(layer: Any, argument: str, x: Tensor, positions: Tensor) -> Tensor:
@@ -101,6 +96,7 @@ class ConditionalSelfAttention(ConditionalAttention):
         self, x: Tensor, positions: Tensor, return_attention_scores: bool = False,
         training: bool | None = None, mask: Tensor | None = None, x_mask: Tensor | None = None
     ) -> MaybeWeights:  # fmt: skip
+        x = ops.cast(x, self.compute_dtype)
         positions, padding = _with_batch(self, "positions", x, positions), None
         if mask is not None or x_mask is not None:
             padding = given_padding(self, x, mask=mask, x_mask=x_mask)
@@ -174,6 +170,8 @@ class ConditionalCrossAttention(ConditionalAttention):
         positions: Tensor | None = None, context_mask: Tensor | None = None,
         return_attention_scores: bool = False, training: bool | None = None
     ) -> MaybeWeights:  # fmt: skip
+        x = ops.cast(x, self.compute_dtype)
+        context = ops.cast(context, self.compute_dtype)
         if (positions is None) != (self.query_position_dense is None):
             expected, received = ("given", "None") if positions is None else ("None", "a tensor")
             self._refuse("positions", f"{expected}, as when it was built", received)

@@ -16,11 +16,12 @@ from keras_transformers.annotations import (
     Tensor,
 )
 from keras_transformers.assertions import require, same
-from keras_transformers.layers.base import Arguments, Composite, Traced
+from keras_transformers.layers.attention.scores import project
+from keras_transformers.layers.base import BaseLayer, output_spec_of_call
 from keras_transformers.layers.checks import check_sequence, named, refuse, whole_number
 from keras_transformers.layers.masks import as_mask, given_padding, hide_padding
 from keras_transformers.layers.positions.sequence import positions_of
-from keras_transformers.layers.projections import batch_size, project
+from keras_transformers.layers.projections import batch_size
 
 
 def sample_levels(
@@ -100,7 +101,7 @@ def _neighbours(share: Tensor, extent: Index) -> tuple[Tensor, Tensor]:
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
-class DeformableAttention(Traced, Arguments, Composite, keras.layers.Layer):
+class DeformableAttention(BaseLayer):
     """Attention to a few points of several maps, which each query chooses near a point of its own.
 
     Query `x_q`, which refers to a point or a box, gives with linear layers for each head `h`,
@@ -154,6 +155,8 @@ class DeformableAttention(Traced, Arguments, Composite, keras.layers.Layer):
     >>> tuple(layer(x, context, points, level_shapes=[[4, 6], [2, 3]]).shape)
     (3, 5, 8)
     """
+
+    compute_output_spec = output_spec_of_call
 
     _refuse = refuse
 
@@ -266,8 +269,12 @@ class DeformableAttention(Traced, Arguments, Composite, keras.layers.Layer):
         return tuple(x_shape)
 
     def get_config(self) -> dict[str, Any]:
-        names = ("num_heads", "num_levels", "num_points")
-        return {**super().get_config(), **{name: getattr(self, name) for name in names}}
+        return {
+            **super().get_config(),
+            "num_heads": self.num_heads,
+            "num_levels": self.num_levels,
+            "num_points": self.num_points,
+        }
 
 
 class Rays(keras.initializers.Initializer):

@@ -19,11 +19,15 @@ from keras_transformers.accelerators import on_accelerator
 from keras_transformers.annotations import Array, Index, Tensor
 from keras_transformers.gradients import custom_gradient
 from keras_transformers.layers import regularization
-from keras_transformers.layers.attention.scores import Score, product, regroup, softmax_of_visible
+from keras_transformers.layers.attention.scores import (
+    product,
+    regroup,
+    softmax_of_visible,
+    swap_heads,
+)
 from keras_transformers.layers.masks import causal_mask, combine_masks
 from keras_transformers.layers.portable import KERNELS
 from keras_transformers.layers.positions.biases import AttentionPositionEncoding
-from keras_transformers.layers.projections import swap_heads
 
 # Pairs of one head from which on blocks are quicker than all pairs at once. Forward and backward of
 # 4 heads of width 64 under XLA, milliseconds plain / blockwise: 16 x 256 tokens 17.2 / 20.0,
@@ -57,7 +61,7 @@ def way_of(layer: Any, query: Tensor, key: Tensor, training: bool | None) -> Way
     known = all(isinstance(length, int) for length in lengths)  # no int where JAX exports
     if not known or KERNELS.get() is not None:
         return "plain"
-    if type(layer.score).compare is not Score.compare or not _is_simple(layer.position):
+    if not layer.score.is_product or not _is_simple(layer.position):
         return "plain"
     backend, pairs = keras.backend.backend(), lengths[0] * lengths[1]
     kernel = not (training and layer.dropout) and _has_kernel(layer)
@@ -409,9 +413,8 @@ def blockwise_attention(
     """
     heads, shared, queries, keys = query.shape[1], key.shape[1], query.shape[2], key.shape[2]
     tensors = {"query": query, "key": key, "value": value}
-    for name in ("mask", "bias", "by_distance"):
-        if getattr(pairs, name) is not None:
-            tensors[name] = getattr(pairs, name)
+    optional = {"mask": pairs.mask, "bias": pairs.bias, "by_distance": pairs.by_distance}
+    tensors |= {name: x for name, x in optional.items() if x is not None}
     if pairs.seed is not None and pairs.rate:
         tensors["seed"] = pairs.seed
     blocks = Blocks(heads, shared, queries, keys, causal)

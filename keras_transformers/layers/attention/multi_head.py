@@ -1,12 +1,17 @@
-"""Multi-head attention, and multi-head attention of a sequence to itself."""
+"""Multi-head attention: from several inputs, of a sequence to itself, and to a context.
+
+A call reads from top to bottom: hide padding, project and split the heads, prepare queries and keys
+(norms, positions, scale), attend, merge the heads, project.
+"""
 
 from collections.abc import Sequence
-from typing import Any, Literal, Self, TypeAlias, Unpack, cast
+from typing import Any, Literal, NamedTuple, Self, TypeAlias, Unpack, cast
 
 import keras
 from keras import ops
 
 from keras_transformers.annotations import (
+    Cache,
     Initializer,
     LayerOptions,
     MaybeWeights,
@@ -14,29 +19,32 @@ from keras_transformers.annotations import (
     Shape,
     Tensor,
 )
-from keras_transformers.layers.attention.kernels import Way, attend_without_weights, way_of
+from keras_transformers.layers.attention import kernels
+from keras_transformers.layers.attention.kernels import Way
 from keras_transformers.layers.attention.scores import (
     SCORES,
     GivenScore,
     Score,
     product,
+    project,
     regroup,
     softmax_of_visible,
+    swap_heads,
 )
-from keras_transformers.layers.base import Arguments, Composite, Traced
+from keras_transformers.layers.base import BaseLayer, ReadByBuild, output_spec_of_call
 from keras_transformers.layers.checks import rate, refuse, whole_number
 from keras_transformers.layers.masks import (
-    causal_mask,
     combine_masks,
     given_padding,
     given_pairs,
-    hidden_from_all,
     hide_padding,
+    hide_unseen,
 )
 from keras_transformers.layers.parts import part, serialized
+from keras_transformers.layers.portable import KERNELS
 from keras_transformers.layers.positions.biases import AttentionPositionEncoding
 from keras_transformers.layers.positions.sequence import with_positions
-from keras_transformers.layers.projections import project, project_each, swap_heads
+from keras_transformers.layers.projections import project_token
 from keras_transformers.layers.regularization import Dropout
 
 # What Keras's layer can do and ours cannot, and the values of those arguments that ask for nothing.
@@ -49,15 +57,14 @@ NOT_HERE = {
 
 
 def our_arguments(cls: type, config: dict[str, Any]) -> dict[str, Any]:
-    """The configuration of a `keras.layers.MultiHeadAttention` without what asks for nothing.
+    """Returns the configuration of a `keras.layers.MultiHeadAttention` as `cls` takes it.
 
     Raises:
         ValueError: If it asks for something that an attention of `cls` cannot do.
     """
-    config = dict(config)
-    keras_s = "attention_axes" in config
-    # There a regulariser of what each projection gives, here of what the layer gives.
-    unknown = {**NOT_HERE, "activity_regularizer": (None,)} if keras_s else NOT_HERE
+    config, unknown = dict(config), dict(NOT_HERE)
+    if "attention_axes" in config:  # Keras's, whose regulariser is of each projection's output
+        unknown["activity_regularizer"] = (None,)
     for name, harmless in unknown.items():
         value = config.pop(name, None)
         if value not in harmless:
@@ -102,8 +109,25 @@ class AttentionOptions(ProjectionOptions, total=False):
     position: Part | None
 
 
+class AttentionMasks(NamedTuple):
+    """The masks of a call, and the bias that is added to its scores.
+
+    Args:
+        padding: Bool `(batch, keys)`, True = real token; or None.
+        mask: The caller's `attention_mask`, `(queries, keys)` or `(batch, heads, queries, keys)`,
+            axes of which may be 1; or None.
+        bias: The caller's `attention_bias`; or None.
+        causal: Whether query `i` sees keys `0 .. i` only.
+    """
+
+    padding: Tensor | None = None
+    mask: Tensor | None = None
+    bias: Tensor | None = None
+    causal: bool = False
+
+
 @keras.saving.register_keras_serializable("keras_transformers")
-class MultiHeadAttention(Traced, Arguments, Composite, keras.layers.Layer):
+class MultiHeadAttention(BaseLayer):
     """Multi-head attention; a drop-in for `keras.layers.MultiHeadAttention` on sequences.
 
     `head_i = softmax(X_q W_i^Q (X_k W_i^K)^T / sqrt(d_k)) X_v W_i^V`, output
@@ -177,23 +201,19 @@ class MultiHeadAttention(Traced, Arguments, Composite, keras.layers.Layer):
     ((2, 5, 12), (2, 3, 5, 7))
     """
 
+    dropout: Any = ReadByBuild()
+
+    compute_output_spec = output_spec_of_call
+
     _refuse = refuse
     input_names = ("query", "value", "key")
 
     def __init__(
-        self,
-        num_heads: int,
-        key_dim: int | None = None,
-        value_dim: int | None = None,
-        dropout: float = 0.0,
-        use_bias: Biased = True,
-        score: GivenScore = "scaled_dot",
-        num_key_value_heads: int | None = None,
-        position: Part | None = None,
-        output_shape: int | None = None,
-        seed: int | None = None,
-        **kwargs: Unpack[KernelOptions],
-    ) -> None:
+        self, num_heads: int, key_dim: int | None = None, value_dim: int | None = None,
+        dropout: float = 0.0, use_bias: Biased = True, score: GivenScore = "scaled_dot",
+        num_key_value_heads: int | None = None, position: Part | None = None,
+        output_shape: int | None = None, seed: int | None = None, **kwargs: Unpack[KernelOptions]
+    ) -> None:  # fmt: skip
         options: dict[str, Any] = {**kwargs}
         kernel_initializer = options.pop("kernel_initializer", "glorot_uniform")
         bias_initializer = options.pop("bias_initializer", "zeros")
@@ -233,7 +253,7 @@ class MultiHeadAttention(Traced, Arguments, Composite, keras.layers.Layer):
             output_shape = output_shape[0]  # as Keras's configuration has it
         # Keras reserves the public name.
         self._output_shape = whole_number(self, "output_shape", output_shape, optional=True)
-        self.seed = seed
+        self.seed = None if seed is None else int(seed)
         self.supports_masking = True
         self.attention_observer = None  # a function that is shown the weights of every call
         self.attention_change = None  # a function of the weights, whose result is attended with
@@ -300,50 +320,77 @@ class MultiHeadAttention(Traced, Arguments, Composite, keras.layers.Layer):
         training: bool | None = None, mask: Tensor | None = None, query_mask: Tensor | None = None,
         value_mask: Tensor | None = None, key_mask: Tensor | None = None
     ) -> MaybeWeights:  # fmt: skip
-        masks, itself = (mask, query_mask, value_mask, key_mask), value is None
-        value = query if value is None else value
-        key = value if key is None else key
-        for name, x, width in zip(self.input_names, (query, value, key), self._widths, strict=True):
+        itself = value is None
+        query = ops.cast(query, self.compute_dtype)
+        value = query if value is None or value is query else ops.cast(value, self.compute_dtype)
+        key = value if key is None or key is value else ops.cast(key, self.compute_dtype)
+        self._check_inputs(query, value, key)
+        paddings = (mask, query_mask, value_mask, key_mask)
+        padding = None
+        if any(each is not None for each in paddings):
+            inputs = (query, value, key, itself)
+            query, value, key, padding = self._without_padding(*inputs, *paddings)
+        masks = AttentionMasks(padding, causal=use_causal_mask)
+        if attention_mask is not None or attention_bias is not None:
+            masks = self._with_masks(masks, attention_mask, attention_bias, query, key)
+
+        inputs = (query, key)
+        positions = [ops.arange(ops.shape(x)[1], dtype="int32") for x in inputs]
+        if query is key is value:
+            denses = (self.query_dense, self.key_dense, self.value_dense)
+            query, key, value = project(query, *denses, heads_first=True)
+        else:
+            (query,) = project(query, self.query_dense, heads_first=True)
+            if key is value:
+                key, value = project(key, self.key_dense, self.value_dense, heads_first=True)
+            else:
+                (key,) = project(key, self.key_dense, heads_first=True)
+                (value,) = project(value, self.value_dense, heads_first=True)
+        if masks.mask is not None and masks.mask.shape[-2] == 1:
+            key, value = hide_unseen(masks.mask, key, value)
+        query = self.prepare_query(query, positions[0])
+        key = self.prepare_key(key, positions[1])
+        heads = (query, key, value)  # (batch, heads, length, dim)
+        return self.attend_heads(inputs, heads, masks, positions, return_attention_scores, training)
+
+    def _check_inputs(self, query: Tensor, value: Tensor, key: Tensor) -> None:
+        """Raises ValueError unless the inputs have the widths that the layer was built for."""
+        inputs = (query, value, key)
+        for name, x, width in zip(self.input_names, inputs, self._widths, strict=True):
             if len(x.shape) != 3 or x.shape[-1] not in (None, width):
                 expected = f"of shape (batch, length, {width})"
                 self._refuse(name, expected, f"shape {tuple(x.shape)}")
-        if key.shape[1] != value.shape[1]:
-            self._check_lengths(value.shape[1], key.shape[1])
-        padding = pairs = seen = None
-        if any(each is not None for each in masks):
-            query, value, key, padding = self._without_padding(query, value, key, itself, *masks)
+        self._check_lengths(value.shape[1], key.shape[1])
+
+    def _padding(self, x: Tensor, **masks: Tensor | None) -> Any:
+        """Returns the padding mask of `x`, bool `(batch, length)`, after checking that it fits."""
+        padding: Any = next(mask for mask in masks.values() if mask is not None)
+        others = [mask for mask in masks.values() if mask is not None and mask is not padding]
+        if not others and getattr(padding, "dtype", None) is not None:
+            is_bool = keras.backend.standardize_dtype(padding.dtype) == "bool"
+            if is_bool and padding.shape == x.shape[:-1]:
+                return padding
+        return given_padding(self, x, **masks)
+
+    def _with_masks(
+        self, masks: AttentionMasks, mask: Any, bias: Any, query: Tensor, key: Tensor
+    ) -> AttentionMasks:
+        """Adds the caller's mask and bias of pairs of tokens, after checking that they fit."""
         full = (query.shape[0], self.num_heads, query.shape[1], key.shape[1])
-        if attention_mask is not None:
-            pairs = given_pairs(self, "attention_mask", attention_mask, full)
-            seen = hidden_from_all(pairs)
-        if attention_bias is not None:
-            attention_bias = given_pairs(self, "attention_bias", attention_bias, full, False)
-        inputs = (query, key)
-        positions = [ops.arange(ops.shape(x)[1], dtype="int32") for x in (query, key)]
-        if query is key is value:
-            parts = project(query, self.query_dense, self.key_dense, self.value_dense)
+        fits = hasattr(mask, "dtype") and tuple(mask.shape) == (full[0], *full[2:])
+        if fits and keras.backend.standardize_dtype(mask.dtype) == "bool":
+            mask = mask[:, None]  # (batch, 1, queries, keys)
         else:
-            denses = (self.query_dense, self.key_dense, self.value_dense)
-            parts = project_each((query, key, value), denses)
-        query, key, value = map(swap_heads, parts)  # (batch, heads, length, dim)
-        if seen is not None:
-            key, value = (ops.where(seen, x, ops.zeros((), x.dtype)) for x in (key, value))
-        query, key = self.prepare_query(query, positions[0]), self.prepare_key(key, positions[1])
-        wanted = return_attention_scores or self.attention_observer is not None
-        y, weights = self.attend_to(
-            inputs, (query, key, value), pairs, padding, use_causal_mask, attention_bias, positions,
-            training, wanted
-        )  # fmt: skip
-        if self.attention_observer is not None and weights is not None:
-            self.attention_observer(weights)
-        (y,) = project(swap_heads(y), self.output_dense)  # (batch, queries, output width)
-        return (y, weights) if return_attention_scores else y
+            mask = given_pairs(self, "attention_mask", mask, full)
+        if bias is not None and tuple(bias.shape) not in (full, (1, *full[1:])):
+            bias = given_pairs(self, "attention_bias", bias, full, False)
+        return masks._replace(mask=mask, bias=bias)
 
     def _without_padding(
         self, query: Tensor, value: Tensor, key: Tensor, itself: bool, mask: Tensor | None,
         query_mask: Tensor | None, value_mask: Tensor | None, key_mask: Tensor | None
     ) -> tuple[Any, ...]:  # fmt: skip
-        """Inputs with zeros at padding, and the keys' padding; what was one tensor stays one."""
+        """Returns inputs with zeros at padding, and the keys' padding; one tensor stays one."""
         of_query = given_padding(self, query, mask=mask, query_mask=query_mask)
         masks = {f"{self.input_names[1]}_mask": value_mask, "key_mask": key_mask}
         padding = given_padding(self, value, **masks)
@@ -358,7 +405,7 @@ class MultiHeadAttention(Traced, Arguments, Composite, keras.layers.Layer):
         return *(hidden[id(x)] for x in (query, value, key)), padding
 
     def prepare_query(self, query: Tensor, positions: Tensor | None) -> Tensor:
-        """A hook: queries as they are compared.
+        """Returns queries as they are compared. A subclass may override it.
 
         Args:
             query: `(batch, heads, queries, key_dim)`.
@@ -367,27 +414,28 @@ class MultiHeadAttention(Traced, Arguments, Composite, keras.layers.Layer):
         Returns:
             Same shape.
         """
-        query = self.score.normalize_query(query)
+        if self.score.normalizes:
+            query = self.score.normalize_query(query)
         if self.position is not None:
             query = self.position.transform(query, positions)
         return self.score.prepare_query(query)
 
     def prepare_key(self, key: Tensor, positions: Tensor | None) -> Tensor:
-        """A hook: keys `(batch, key_value_heads, keys, key_dim)` as compared and cached."""
-        key = self.score.normalize_key(key)
+        """Returns keys `(batch, key_value_heads, keys, key_dim)` as they are compared and cached.
+
+        A subclass may override it.
+        """
+        if self.score.normalizes:
+            key = self.score.normalize_key(key)
         if self.position is not None:
             key = self.position.transform(key, positions)
-        return self.score.prepare_key(key)
+        return self.score.prepare_key(key) if self.score.changes_keys else key
 
     def make_mask(
-        self,
-        query: Tensor,
-        key: Tensor,
-        attention_mask: Tensor | None,
-        padding: Tensor | None,
-        causal: bool,
-    ) -> Tensor | None:
-        """A hook: what each query may attend to.
+        self, query: Tensor, key: Tensor, attention_mask: Tensor | None, padding: Tensor | None,
+        causal: bool
+    ) -> Tensor | None:  # fmt: skip
+        """Returns which keys each query may attend to. A subclass may override it.
 
         Args:
             query, key: The inputs, `(batch, queries, width)` and `(batch, keys, width)`.
@@ -400,24 +448,27 @@ class MultiHeadAttention(Traced, Arguments, Composite, keras.layers.Layer):
             What `attend` takes as `mask`: bool that broadcasts against `(batch, heads, queries,
             keys)`, or None for everything.
         """
-        masks = [] if attention_mask is None else [attention_mask]
+        mask = attention_mask
         if causal:
-            masks.append(causal_mask(ops.shape(query)[1], ops.shape(key)[1]))
+            queries = ops.expand_dims(ops.arange(ops.shape(query)[1], dtype="int32"), 1)
+            not_later = queries >= ops.arange(ops.shape(key)[1], dtype="int32")
+            mask = not_later if mask is None else ops.logical_and(mask, not_later)
         if padding is not None:
-            masks.append(ops.expand_dims(padding, (1, 2)))  # LiteRT has no `[:, None, None]` here
-        return combine_masks(*masks) if masks else None
+            real = ops.expand_dims(padding, (1, 2))  # LiteRT has no `[:, None, None]` here
+            mask = real if mask is None else ops.logical_and(mask, real)
+        return mask
 
     def attend(
         self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, bias: Tensor | None,
         positions: Sequence[Tensor], training: bool | None = None
     ) -> tuple[Tensor, Tensor | None]:  # fmt: skip
-        """A hook: from what was prepared to the output of the heads.
+        """Attends, from prepared queries, keys and values. A subclass may override it.
 
         Args:
             query: `(batch, heads, queries, key_dim)`.
             key: `(batch, key_value_heads, keys, key_dim)`.
             value: `(batch, key_value_heads, keys, value_dim)`.
-            mask: From `make_mask`.
+            mask: From `make_mask`, or None.
             bias: Added to the scores `(batch, heads, queries, keys)`, against which it broadcasts;
                 or None.
             positions: Those of the queries and of the keys, int32 vectors.
@@ -427,50 +478,76 @@ class MultiHeadAttention(Traced, Arguments, Composite, keras.layers.Layer):
             `(batch, heads, queries, value_dim)`, and the weights before dropout `(batch, heads,
             queries, keys)`, or None where there are none.
         """
-        heads, shared = query.shape[1], key.shape[1]
         if self.position is not None:
             term = self.position.bias(query, *positions)
-            bias = term if bias is None else bias if term is None else ops.add(bias, term)
-        together = query if heads == shared else regroup(query, shared)
-        scores = self.score.compare(together, key)  # (batch, shared, group * queries, keys)
-        scores = scores if heads == shared else regroup(scores, heads)
+            if term is not None:
+                bias = term if bias is None else ops.add(bias, term)
+        if self.score.is_product:
+            scores = product(query, key, transposed=True)  # `prepare_query` has scaled them
+        else:
+            heads, shared = query.shape[1], key.shape[1]
+            scores = self.score.compare(query if heads == shared else regroup(query, shared), key)
+            scores = scores if heads == shared else regroup(scores, heads)
         weights = ops.cast(softmax_of_visible(scores, mask, bias), query.dtype)
-        weights = weights if self.attention_change is None else self.attention_change(weights)
+        if self.attention_change is not None:
+            weights = self.attention_change(weights)
         dropped = self.dropout_layer(weights, training=True) if training else weights
         y = product(dropped, value)  # (batch, heads, queries, value_dim)
-        more = None if self.position is None else self.position.values(dropped, *positions)
-        return y if more is None else y + more, weights
+        if self.position is not None:
+            term = self.position.values(dropped, *positions)
+            y = y if term is None else y + term
+        return y, weights
 
-    def attend_to(
-        self, inputs: tuple[Tensor, Tensor], prepared: tuple[Tensor, Tensor, Tensor],
-        pairs: Tensor | None, padding: Tensor | None, causal: bool, bias: Tensor | None,
-        positions: Sequence[Tensor], training: bool | None = None, wanted: bool = False
-    ) -> tuple[Tensor, Tensor | None]:  # fmt: skip
-        """`attend` under `make_mask`, or another way to the same output where nobody is to see it.
+    def attend_heads(
+        self, inputs: tuple[Tensor, Tensor], heads: tuple[Tensor, Tensor, Tensor],
+        masks: AttentionMasks, positions: Sequence[Tensor] = (),
+        return_attention_scores: bool = False, training: bool | None = None
+    ) -> MaybeWeights:  # fmt: skip
+        """Attends by one of the kernels, merges the heads and projects them.
 
-        The weights of all pairs are made where they are wanted, where `attend` is overridden, and
-        where `way_of` says "plain".
+        The plain kernel, `attend`, computes the weights of all masks. It is taken for short inputs,
+        if somebody wants the weights, and if `attend` is overridden. Otherwise `way_of` chooses.
 
         Args:
             inputs: `query` and `key` of the call, `(batch, length, width)`.
-            prepared: Queries, keys and values as `attend` takes them.
-            pairs, padding, causal: As `make_mask` takes them.
-            bias, positions, training: As `attend` takes them.
-            wanted: Whether the weights are.
+            heads: Queries, keys and values as `attend` takes them.
+            masks: The masks and the bias.
+            positions, training: As `attend` takes them.
+            return_attention_scores: Whether to return the weights too.
 
         Returns:
-            As `attend`; None in place of weights that were not made.
+            `(batch, queries, output width)`, and on request the weights `(batch, heads, queries,
+            keys)`.
         """
-        overridden = type(self).attend is not MultiHeadAttention.attend
-        wanted = wanted or self.attention_change is not None
-        way: Way = "plain" if wanted or overridden else way_of(self, *inputs, training)
-        # A mask of one's own may depend on `causal` in any manner.
-        as_flag = way != "plain" and type(self).make_mask is MultiHeadAttention.make_mask
-        mask = self.make_mask(*inputs, pairs, padding, causal and not as_flag)
+        kind = type(self)
+        own_mask = kind.make_mask is not MultiHeadAttention.make_mask
+        own_attend = kind.attend is not MultiHeadAttention.attend
+        is_watched = self.attention_observer is not None or self.attention_change is not None
+        needs_weights = return_attention_scores or is_watched or own_attend
+        way: Way = "plain"
+        if not needs_weights:
+            queries, keys = inputs[0].shape[1], inputs[1].shape[1]
+            is_known = isinstance(queries, int) and isinstance(keys, int)  # not where JAX exports
+            if is_known and queries * keys >= kernels.LEAST_PAIRS_OF_CUDNN:  # the least limit
+                way = kernels.way_of(self, *inputs, training)
+
+        # The other kernels leave out blocks of later keys, so they take a flag instead of a mask.
+        causal_by_mask = masks.causal and (way == "plain" or own_mask)
+        mask = None
+        if own_mask or causal_by_mask or masks.mask is not None or masks.padding is not None:
+            mask = self.make_mask(*inputs, masks.mask, masks.padding, causal_by_mask)
         if way == "plain":
-            return self.attend(*prepared, mask, bias, positions, training)
-        causal = causal and as_flag
-        return attend_without_weights(self, way, *prepared, mask, bias, causal, training), None
+            y, weights = self.attend(*heads, mask, masks.bias, positions, training)
+        else:
+            causal, weights = masks.causal and not causal_by_mask, None
+            y = kernels.attend_without_weights(
+                self, way, *heads, mask, masks.bias, causal, training
+            )
+        if self.attention_observer is not None and weights is not None:
+            self.attention_observer(weights)
+        y = swap_heads(y) if KERNELS.get() is not None else ops.transpose(y, (0, 2, 1, 3))
+        (y,) = project(y, self.output_dense)  # (batch, queries, output width)
+        return (y, weights) if return_attention_scores else y
 
     def _check_shapes(self, *shapes: Any) -> None:
         """Raises ValueError unless inputs of these shapes can attend to one another."""
@@ -522,10 +599,9 @@ class MultiHeadAttention(Traced, Arguments, Composite, keras.layers.Layer):
 
 @keras.saving.register_keras_serializable("keras_transformers")
 class SelfAttention(MultiHeadAttention):
-    """Multi-head attention of a sequence to itself.
+    """Multi-head attention of a sequence to itself (Vaswani et al. 2017, section 3.2.3).
 
-    Queries, keys and values are projections of the same `x` (Vaswani et al. 2017,
-    https://arxiv.org/abs/1706.03762, section 3.2.3).
+    Source: https://arxiv.org/abs/1706.03762.
 
     Args:
         num_heads, key_dim, value_dim, dropout, use_bias, ...: See `MultiHeadAttention`.
@@ -568,22 +644,157 @@ class SelfAttention(MultiHeadAttention):
         positions: Tensor | None = None, return_attention_scores: bool = False,
         training: bool | None = None, mask: Tensor | None = None, x_mask: Tensor | None = None
     ) -> MaybeWeights:  # fmt: skip
+        x = ops.cast(x, self.compute_dtype)
+        if tuple(x.shape[2:]) != self._widths[:1]:
+            self._check_inputs(x, x, x)
         if self.position is not None:
             x = self.position.fits(x, self.causal)
-        if mask is not None or x_mask is not None:
-            x_mask = given_padding(self, x, mask=mask, x_mask=x_mask)
         placed = x if positions is None else with_positions(self, "positions", x, positions)
-        return super().call(
-            placed,
-            x,
-            placed,
-            attention_mask=attention_mask,
-            use_causal_mask=self.causal,
-            attention_bias=attention_bias,
-            return_attention_scores=return_attention_scores,
-            training=training,
-            value_mask=x_mask,
-        )
+        padding = None
+        if mask is not None or x_mask is not None:
+            padding = self._padding(x, mask=mask, x_mask=x_mask)
+            real, zero = ops.expand_dims(padding, -1), ops.zeros((), x.dtype)
+            hidden = ops.where(real, x, zero)
+            placed = hidden if placed is x else ops.where(real, placed, zero)
+            x = hidden
+        masks = AttentionMasks(padding, causal=self.causal)
+        if attention_mask is not None or attention_bias is not None:
+            masks = self._with_masks(masks, attention_mask, attention_bias, x, x)
+
+        here = ops.arange(ops.shape(x)[1], dtype="int32")
+        if placed is x:
+            denses = (self.query_dense, self.key_dense, self.value_dense)
+            query, key, value = project(x, *denses, heads_first=True)  # (batch, heads, length, dim)
+        else:
+            query, key = project(placed, self.query_dense, self.key_dense, heads_first=True)
+            (value,) = project(x, self.value_dense, heads_first=True)
+        if masks.mask is not None and masks.mask.shape[-2] == 1:
+            key, value = hide_unseen(masks.mask, key, value)
+        query, key = self.prepare_query(query, here), self.prepare_key(key, here)
+        inputs, heads = (x, x), (query, key, value)
+        options = (return_attention_scores, training)
+        return self.attend_heads(inputs, heads, masks, (here, here), *options)
 
     def compute_output_shape(self, x_shape: Shape) -> Shape:
         return super().compute_output_shape(x_shape)
+
+
+@keras.saving.register_keras_serializable("keras_transformers")
+class CrossAttention(MultiHeadAttention):
+    """Multi-head attention from one sequence to another, of any length and width.
+
+    Queries come from `x`, keys and values from `context` (Vaswani et al. 2017,
+    https://arxiv.org/abs/1706.03762, section 3.2.3: encoder-decoder attention).
+
+    Args:
+        num_heads, key_dim, value_dim, dropout, use_bias, ...: See `MultiHeadAttention`.
+
+    Call arguments:
+        x: `(batch, length, hidden_dim)`.
+        context: `(batch, context_length, context_width)`.
+        attention_mask: Optional bool `(batch, length, context_length)`; True = attend.
+        attention_bias, return_attention_scores, training: See `SelfAttention`.
+        positions: Optional, `(length, hidden_dim)` or `(batch, length, hidden_dim)`, added to what
+            queries are made of.
+        context_positions: The same for `context`, added to what keys are made of, not to the
+            values (Carion et al. 2020, https://arxiv.org/abs/2005.12872, section A.3).
+        context_mask: `(batch, context_length)` padding mask; filled in by Keras.
+
+    Returns:
+        `(batch, length, hidden_dim)`, on request with weights `(batch, heads, length, keys)`.
+
+    Raises:
+        ValueError: As `MultiHeadAttention`, and for a `position`.
+
+    Example:
+    >>> import numpy as np
+    >>> from keras_transformers.layers import CrossAttention
+    >>> x, context = np.ones((2, 5, 12), "float32"), np.ones((2, 7, 20), "float32")
+    >>> tuple(CrossAttention(num_heads=3)(x, context).shape)
+    (2, 5, 12)
+    """
+
+    input_names = ("x", "context", "context")
+
+    def build(self, x_shape: Shape, context_shape: Shape) -> None:
+        if self.position is not None:
+            expected = "None, for positions in two sequences have no common origin"
+            self._refuse("position", expected, type(self.position).__name__)
+        super().build(x_shape, context_shape)
+
+    def call(
+        self, x: Tensor, context: Tensor, attention_mask: Tensor | None = None,
+        attention_bias: Tensor | None = None, positions: Tensor | None = None,
+        context_positions: Tensor | None = None, return_attention_scores: bool = False,
+        training: bool | None = None, context_mask: Tensor | None = None
+    ) -> MaybeWeights:  # fmt: skip
+        x = ops.cast(x, self.compute_dtype)
+        context = x if context is x else ops.cast(context, self.compute_dtype)
+        if tuple(x.shape[2:]) != self._widths[:1] or tuple(context.shape[2:]) != self._widths[1:2]:
+            self._check_inputs(x, context, context)
+        key_input = context
+        if context_positions is not None:
+            key_input = with_positions(self, "context_positions", context, context_positions)
+        padding = None
+        if context_mask is not None:
+            padding = self._padding(context, context_mask=context_mask)
+            real, zero = ops.expand_dims(padding, -1), ops.zeros((), x.dtype)
+            hidden = ops.where(real, context, zero)
+            key_input = hidden if key_input is context else ops.where(real, key_input, zero)
+            x = hidden if x is context else x
+            context = hidden
+        query_input = x
+        if positions is not None:
+            query_input = with_positions(self, "positions", x, positions)
+        masks = AttentionMasks(padding)
+        if attention_mask is not None or attention_bias is not None:
+            masks = self._with_masks(masks, attention_mask, attention_bias, x, context)
+
+        (query,) = project(query_input, self.query_dense, heads_first=True)
+        if key_input is context:
+            key, value = project(context, self.key_dense, self.value_dense, heads_first=True)
+        else:
+            (key,) = project(key_input, self.key_dense, heads_first=True)
+            (value,) = project(context, self.value_dense, heads_first=True)
+        if masks.mask is not None and masks.mask.shape[-2] == 1:
+            key, value = hide_unseen(masks.mask, key, value)
+        here, there = (ops.arange(ops.shape(each)[1], dtype="int32") for each in (x, context))
+        query, key = self.prepare_query(query, here), self.prepare_key(key, there)
+        inputs, heads = (x, context), (query, key, value)  # (batch, heads, length, dim)
+        options = (return_attention_scores, training)
+        return self.attend_heads(inputs, heads, masks, (here, there), *options)
+
+    def compute_output_shape(self, x_shape: Shape, context_shape: Shape | None = None) -> Shape:
+        return super().compute_output_shape(x_shape)
+
+    def project_context(self, context: Tensor, context_mask: Tensor | None = None) -> Cache:
+        """Keys and values of `context`, computed once for all steps and beams of `step`.
+
+        They take `batch * context_length * key_value_heads * (key_dim + value_dim)` numbers of the
+        compute dtype. `context_mask` is that of the steps; it need not be given where padding holds
+        numbers that are finite.
+
+        Returns:
+            `{"key": (batch, key_value_heads, context_length, key_dim), "value": likewise}`.
+        """
+        context = hide_padding(context, given_padding(self, context, context_mask=context_mask))
+        key, value = self.key_dense(context), self.value_dense(context)
+        key, value = swap_heads(key), swap_heads(value)  # (batch, heads, context_length, dim)
+        return {"key": self.prepare_key(key, None), "value": value}
+
+    def step(
+        self, x: Tensor, cache: Cache, context_mask: Tensor | None = None
+    ) -> tuple[Tensor, Tensor | None]:
+        """Attends from one token of each of several sequences that share a context.
+
+        Args:
+            x: `(batch, beams, hidden_dim)`.
+            cache, context_mask: From `project_context`; optional bool `(batch, context_length)`.
+
+        Returns:
+            `(batch, beams, hidden_dim)` and the weights `(batch, heads, beams, context_length)`.
+        """
+        query = self.prepare_query(swap_heads(project_token(self.query_dense, x)), None)
+        mask = None if context_mask is None else ops.expand_dims(context_mask, (1, 2))
+        y, weights = self.attend(query, cache["key"], cache["value"], mask, None, ())
+        return project_token(self.output_dense, swap_heads(y)), weights

@@ -17,13 +17,13 @@ from keras_transformers.annotations import (
     Tensor,
 )
 from keras_transformers.layers.attention.multi_head import AttentionOptions, MultiHeadAttention
+from keras_transformers.layers.attention.scores import project, swap_heads
 from keras_transformers.layers.base import frozen_like
 from keras_transformers.layers.convolutions import Depthwise
 from keras_transformers.layers.parts import norm_prototype
 from keras_transformers.layers.patches import PatchEmbedding, check_map, pad_map
 from keras_transformers.layers.positions.grid import GridTable, resize_positions
 from keras_transformers.layers.positions.sequence import rows_of
-from keras_transformers.layers.projections import project, swap_heads
 
 
 def _steps(positions: Any, others: Any, known: bool) -> Any:
@@ -162,6 +162,7 @@ class PoolingAttention(MultiHeadAttention):
     def call(
         self, x: Tensor, return_attention_scores: bool = False, training: bool | None = None
     ) -> MaybeWeights:
+        x = ops.cast(x, self.compute_dtype)
         check_map(self, x.shape)
         _, rows, columns, width = ops.shape(x)
         tokens = ops.reshape(x, (-1, rows * columns, width))
@@ -285,6 +286,7 @@ class SpatialReductionAttention(MultiHeadAttention):
     def call(
         self, x: Tensor, return_attention_scores: bool = False, training: bool | None = None
     ) -> MaybeWeights:
+        x = ops.cast(x, self.compute_dtype)
         check_map(self, x.shape)
         _, rows, columns, width = ops.shape(x)
         tokens = context = ops.reshape(x, (-1, rows * columns, width))

@@ -3,13 +3,14 @@
 from typing import Any, Unpack
 
 import keras
+from keras import ops
 
 from keras_transformers.annotations import Activation, MaybeWeights, Part, Shape, Tensor
 from keras_transformers.layers.attention.conditional import (
     ConditionalCrossAttention,
     ConditionalSelfAttention,
 )
-from keras_transformers.layers.blocks.encoder import Block, BranchOptions
+from keras_transformers.layers.blocks.transformer import Block, BranchOptions
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
@@ -69,10 +70,9 @@ class ConditionalDecoderBlock(Block):
         reference_shape: Shape | None = None, context_positions_shape: Shape | None = None
     ) -> None:  # fmt: skip
         self._check(x_shape)
-        self._build_branch("mixer", (ConditionalSelfAttention, self.num_heads), x_shape)
-        shapes = (x_shape, context_shape, x_shape, context_shape, x_shape if self.first else None)
-        default = (ConditionalCrossAttention, self.num_heads)
-        self._build_branch("cross_attention", default, *shapes)
+        self._build_mixer([x_shape], ConditionalSelfAttention, self.num_heads)
+        shapes = [x_shape, context_shape, x_shape, context_shape, x_shape if self.first else None]
+        self._build_cross_attention(shapes, None, ConditionalCrossAttention, self.num_heads)
         self._build_feed_forward(x_shape)
 
     def call(
@@ -81,21 +81,29 @@ class ConditionalDecoderBlock(Block):
         padding_mask: Tensor | None = None, return_attention_scores: bool = False,
         training: bool | None = None, mask: Tensor | None = None, x_mask: Tensor | None = None
     ) -> MaybeWeights:  # fmt: skip
-        x, padding = self._without_padding(x, padding_mask, mask, x_mask)
-        options = self._options("mixer", positions=positions, mask=padding)
-        x, _ = self._residual(x, "mixer", self.mixer, training=training, padding=padding, **options)
-        options = self._options(
-            "cross_attention", context=context, reference=reference, context_mask=context_mask,
-            context_positions=context_positions, positions=positions if self.first else None,
-            return_attention_scores=return_attention_scores,
+        x = ops.cast(x, self.compute_dtype)
+        padding = None
+        if padding_mask is not None or mask is not None or x_mask is not None:
+            x, padding = self._hide_padding(x, padding_mask, mask, x_mask)
+
+        residual, norm = x, self.mixer_norm
+        if self.norm_first:
+            x = self._normed(norm, x, padding)
+        x = self.mixer(x, positions=positions, training=training, mask=padding)
+        x = self._finish(residual, x, norm, self.mixer_scale, padding, training)
+
+        residual, norm = x, self.cross_attention_norm
+        if self.norm_first:
+            x = self._normed(norm, x, padding)
+        x = self.cross_attention(
+            x, context=context, reference=reference, context_positions=context_positions,
+            positions=positions if self.first else None, context_mask=context_mask,
+            return_attention_scores=return_attention_scores, training=training,
         )  # fmt: skip
-        attend = self.cross_attention
-        x, weights = self._residual(
-            x, "cross_attention", attend, training=training, padding=padding, **options
-        )
-        x, _ = self._residual(
-            x, "feed_forward", self.feed_forward, training=training, padding=padding
-        )
+        x, weights = x if return_attention_scores else (x, None)
+        x = self._finish(residual, x, norm, self.cross_attention_scale, padding, training)
+
+        x = self._feed(x, padding, training)
         return (x, weights) if return_attention_scores else x
 
     def compute_output_shape(

@@ -15,12 +15,12 @@ from keras_transformers.annotations import (
 )
 from keras_transformers.layers.attention.deformable import DeformableAttention
 from keras_transformers.layers.attention.multi_head import SelfAttention
-from keras_transformers.layers.blocks.encoder import Block, BranchOptions
+from keras_transformers.layers.blocks.transformer import Block, BranchOptions
 from keras_transformers.layers.checks import whole_number
 
 
 class DeformableBlock(Block):
-    """What both blocks are made with."""
+    """The base class of both blocks: their arguments."""
 
     def __init__(
         self, num_heads: int, mlp_dim: int | None = None, num_levels: int = 4, num_points: int = 4,
@@ -33,10 +33,6 @@ class DeformableBlock(Block):
         self.autocast = False  # of the points, see `DeformableAttention`
         self.num_levels = whole_number(self, "num_levels", num_levels)
         self.num_points = whole_number(self, "num_points", num_points)
-
-    def _build_deformable(self, name: str, x_shape: Shape, context_shape: Shape) -> None:
-        default = (DeformableAttention, self.num_heads, self.num_levels, self.num_points)
-        self._build_branch(name, default, x_shape, context_shape)
 
     def get_config(self) -> dict[str, Any]:
         config = {**super().get_config(), "num_levels": self.num_levels}
@@ -86,7 +82,8 @@ class DeformableEncoderBlock(DeformableBlock):
         level_shapes_shape: Shape | None = None, positions_shape: Shape | None = None
     ) -> None:  # fmt: skip
         self._check(x_shape)
-        self._build_deformable("mixer", x_shape, x_shape)
+        sizes = (self.num_heads, self.num_levels, self.num_points)
+        self._build_mixer([x_shape, x_shape], DeformableAttention, *sizes)
         self._build_feed_forward(x_shape)
 
     def call(
@@ -96,23 +93,23 @@ class DeformableEncoderBlock(DeformableBlock):
         mask: Tensor | None = None, x_mask: Tensor | None = None
     ) -> MaybeWeights:  # fmt: skip
         x = ops.cast(x, self.compute_dtype)
-        x, padding = self._without_padding(x, padding_mask, mask, x_mask)
-        options = self._options(
-            "mixer", reference_points=reference_points, level_shapes=level_shapes,
-            positions=positions, context_mask=padding,
-            return_attention_scores=return_attention_scores,
-        )  # fmt: skip
-        x, weights = self._residual(
-            x, "mixer", self._to_itself, training=training, padding=padding, **options
-        )
-        x, _ = self._residual(
-            x, "feed_forward", self.feed_forward, training=training, padding=padding
-        )
-        return (x, weights) if return_attention_scores else x
+        padding = None
+        if padding_mask is not None or mask is not None or x_mask is not None:
+            x, padding = self._hide_padding(x, padding_mask, mask, x_mask)
 
-    def _to_itself(self, x: Tensor, **options: Any) -> MaybeWeights:
-        attended: MaybeWeights = self.mixer(x, x, **options)
-        return attended
+        residual, norm = x, self.mixer_norm
+        if self.norm_first:
+            x = self._normed(norm, x, padding)
+        x = self.mixer(
+            x, x, reference_points=reference_points, level_shapes=level_shapes,
+            positions=positions, context_mask=padding,
+            return_attention_scores=return_attention_scores, training=training,
+        )  # fmt: skip
+        x, weights = x if return_attention_scores else (x, None)
+        x = self._finish(residual, x, norm, self.mixer_scale, padding, training)
+
+        x = self._feed(x, padding, training)
+        return (x, weights) if return_attention_scores else x
 
     def compute_output_shape(
         self, x_shape: Shape, reference_points_shape: Shape | None = None,
@@ -169,8 +166,9 @@ class DeformableDecoderBlock(DeformableBlock):
         level_shapes_shape: Shape | None = None, positions_shape: Shape | None = None
     ) -> None:  # fmt: skip
         self._check(x_shape)
-        self._build_branch("mixer", (SelfAttention, self.num_heads), x_shape)
-        self._build_deformable("cross_attention", x_shape, context_shape)
+        self._build_mixer([x_shape], SelfAttention, self.num_heads)
+        sizes = (self.num_heads, self.num_levels, self.num_points)
+        self._build_cross_attention([x_shape, context_shape], None, DeformableAttention, *sizes)
         self._build_feed_forward(x_shape)
 
     def call(
@@ -180,21 +178,28 @@ class DeformableDecoderBlock(DeformableBlock):
         training: bool | None = None, mask: Tensor | None = None, x_mask: Tensor | None = None
     ) -> MaybeWeights:  # fmt: skip
         x = ops.cast(x, self.compute_dtype)
-        x, padding = self._without_padding(x, padding_mask, mask, x_mask)
-        options = self._options("mixer", positions=positions, mask=padding)
-        x, _ = self._residual(x, "mixer", self.mixer, training=training, padding=padding, **options)
-        options = self._options(
-            "cross_attention", context=context, reference_points=reference_points,
-            level_shapes=level_shapes, positions=positions, context_mask=context_mask,
-            return_attention_scores=return_attention_scores,
+        padding = None
+        if padding_mask is not None or mask is not None or x_mask is not None:
+            x, padding = self._hide_padding(x, padding_mask, mask, x_mask)
+
+        residual, norm = x, self.mixer_norm
+        if self.norm_first:
+            x = self._normed(norm, x, padding)
+        x = self.mixer(x, positions=positions, training=training, mask=padding)
+        x = self._finish(residual, x, norm, self.mixer_scale, padding, training)
+
+        residual, norm = x, self.cross_attention_norm
+        if self.norm_first:
+            x = self._normed(norm, x, padding)
+        x = self.cross_attention(
+            x, context=context, reference_points=reference_points, level_shapes=level_shapes,
+            positions=positions, context_mask=context_mask,
+            return_attention_scores=return_attention_scores, training=training,
         )  # fmt: skip
-        attend = self.cross_attention
-        x, weights = self._residual(
-            x, "cross_attention", attend, training=training, padding=padding, **options
-        )
-        x, _ = self._residual(
-            x, "feed_forward", self.feed_forward, training=training, padding=padding
-        )
+        x, weights = x if return_attention_scores else (x, None)
+        x = self._finish(residual, x, norm, self.cross_attention_scale, padding, training)
+
+        x = self._feed(x, padding, training)
         return (x, weights) if return_attention_scores else x
 
     def compute_output_shape(

@@ -8,10 +8,19 @@ from typing import Any, Unpack
 import keras
 from keras import ops
 
-from keras_transformers.annotations import Activation, MaybeWeights, Shape, Tensor
+from keras_transformers.annotations import Activation, MaybeWeights, Part, Shape, Tensor
 from keras_transformers.layers.attention.pooling import PoolingAttention
-from keras_transformers.layers.blocks.encoder import Block, PoolingOptions, in_dtype_of
+from keras_transformers.layers.blocks.transformer import Block, BranchOptions
 from keras_transformers.layers.patches import check_map
+
+
+class PoolingOptions(BranchOptions, total=False):
+    """Further keyword arguments of a `PoolingBlock`."""
+
+    dropout: float
+    feed_forward: Part | None
+    norm: Part | None
+    mixer: None
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
@@ -95,7 +104,7 @@ class PoolingBlock(Block):
             output_shape=self.hidden_dim,
         )
         output_shape = (*x_shape[:-1], self.hidden_dim)
-        self._build_branch("mixer", (attention,), x_shape, branch_shape=output_shape)
+        self._build_mixer([x_shape], attention, output_shape=output_shape)
         self.skip_projection = None
         if x_shape[-1] != self.hidden_dim:
             self.skip_projection = keras.layers.Dense(
@@ -107,14 +116,15 @@ class PoolingBlock(Block):
     def call(
         self, x: Tensor, return_attention_scores: bool = False, training: bool | None = None
     ) -> MaybeWeights:
+        x = ops.cast(x, self.compute_dtype)
         normed = self.mixer_norm(x)
         y = self.mixer(normed, return_attention_scores=return_attention_scores, training=training)
         y, weights = y if return_attention_scores else (y, None)
         y = y if self.mixer_scale is None else self.mixer_scale(y)
         y = self._drop(y) if training else y
         x = self._skip(x if self.skip_projection is None else self.skip_projection(normed))
-        x = x + in_dtype_of(x, y)
-        x, _ = self._residual(x, "feed_forward", self.feed_forward, training=training)
+        x = x + ops.cast(y, x.dtype)
+        x = self._feed(x, None, training)
         return (x, weights) if return_attention_scores else x
 
     def _skip(self, x: Tensor) -> Tensor:

@@ -1,6 +1,7 @@
 """The block of a Swin Transformer: attention in windows that shift from block to block."""
 
 import math
+import numbers
 from collections.abc import Iterable, Sequence
 from typing import Any, Unpack
 
@@ -15,10 +16,17 @@ from keras_transformers.layers.attention.windows import (
     rolled,
     shifted_window_mask,
 )
-from keras_transformers.layers.blocks.encoder import Block, SwinOptions, in_dtype_of
+from keras_transformers.layers.blocks.transformer import Block, BranchOptions
 from keras_transformers.layers.checks import refuse
 from keras_transformers.layers.parts import with_arguments
 from keras_transformers.layers.patches import check_map, pad_map, patch_sizes
+
+
+class SwinOptions(BranchOptions, total=False):
+    """Further keyword arguments of a `SwinBlock`."""
+
+    dropout: float
+    feed_forward: Part | None
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
@@ -87,13 +95,14 @@ class SwinBlock(Block):
         if norm is None:
             norm = keras.layers.LayerNormalization(epsilon=1e-5, name="norm")
         super().__init__(num_heads, mlp_dim, norm=norm, **settings, **kwargs)
-        its = None if mixer is None else getattr(self._given["mixer"].layer, "window_size", None)
+        its = None if mixer is None else getattr(self.given_mixer(), "window_size", None)
         if (window_size is None) == (its is None):
             expected = "given" if its is None else "left out beside `mixer`, which has its own"
             refuse(self, "window_size", expected, window_size)
         self._window_size = window_size  # as it was given
         self.window_size = patch_sizes(its or window_size or 0, 2, type(self).__name__)
-        self.shift = (shift, shift) if isinstance(shift, int) else tuple(shift)
+        shifts: Any = (shift, shift) if isinstance(shift, numbers.Integral) else shift
+        self.shift = tuple(int(step) for step in shifts)
         fits = zip(self.shift, self.window_size, strict=True)
         if not all(0 <= step < side for step, side in fits):
             expected = f"at least 0 and less than `window_size`={self.window_size}"
@@ -105,8 +114,8 @@ class SwinBlock(Block):
         changes: dict[str, Any] = {"shift": tuple(shift)}
         if tuple(window_size) != self.window_size:
             if self._window_size is None:
-                mixer = self._given["mixer"].layer
-                changes["mixer"] = with_arguments(mixer, window_size=tuple(window_size))
+                mixer = with_arguments(self.given_mixer(), window_size=tuple(window_size))
+                changes["mixer"] = mixer
             else:
                 changes["window_size"] = tuple(window_size)
         return with_arguments(self, **changes)
@@ -115,23 +124,40 @@ class SwinBlock(Block):
         check_map(self, x_shape)
         windows = (None, math.prod(self.window_size), x_shape[-1])
         self._check(windows)
-        attention = (WindowAttention, self.num_heads, self.window_size)
-        self._build_branch("mixer", attention, windows, norm_shape=x_shape)
+        arguments = (self.num_heads, self.window_size)
+        self._build_mixer([windows], WindowAttention, *arguments, norm_shape=x_shape)
         self._build_feed_forward(x_shape)
 
     def call(
         self, x: Tensor, return_attention_scores: bool = False, training: bool | None = None
     ) -> MaybeWeights:
         check_map(self, x.shape)
-        settings = {"training": training, "weigh": return_attention_scores}
-        x, weights = self._residual(x, "mixer", self._in_windows, **settings)
-        x, _ = self._residual(x, "feed_forward", self.feed_forward, training=training)
+        x = ops.cast(x, self.compute_dtype)
+        residual, norm = x, self.mixer_norm
+        if self.norm_first:
+            x = self._normed(norm, x, None)
+        x, weights = self._in_windows(x, training, return_attention_scores)
+        x = self._finish(residual, x, norm, self.mixer_scale, None, training)
+        x = self._feed(x, None, training)
         return (x, weights) if return_attention_scores else x
 
+    def _finish(
+        self, residual: Tensor, x: Tensor, norm: Any, scale: Any, padding: Tensor | None,
+        training: bool | None
+    ) -> Tensor:  # fmt: skip
+        """Ends a branch; without `norm_first` the norm stands before the residual connection."""
+        if not self.norm_first:
+            x = norm(x)
+        if scale is not None:
+            x = scale(x)
+        if training:
+            x = self._drop(x)
+        return residual + ops.cast(x, residual.dtype)
+
     def _in_windows(
-        self, x: Tensor, training: bool | None = None, weigh: bool = False
+        self, x: Tensor, training: bool | None = None, return_attention_scores: bool = False
     ) -> tuple[Tensor, Any]:
-        """What the mixer makes of a grid, `(batch, rows, columns, hidden_dim)`, and its weights."""
+        """Mixes each window of a grid `(batch, rows, columns, hidden_dim)`; also its weights."""
         grid = ops.shape(x)[1:3]
         # Known extents are plain integers, and so is what follows from them.
         padding = [-side % window for side, window in zip(grid, self.window_size, strict=True)]
@@ -149,25 +175,16 @@ class SwinBlock(Block):
         if moved:
             x = rolled(x, shift)
         x = partition_windows(x, self.window_size)  # (batch * windows, tokens, hidden_dim)
-        options = self._options("mixer", attention_mask=mask, return_attention_scores=weigh)
+        options: dict[str, Any] = {} if mask is None else {"attention_mask": mask}
+        if return_attention_scores:
+            options["return_attention_scores"] = True
+        self._check_options("mixer", self.mixer, self._mixer_takes, options)
         x = self.mixer(x, training=training, **options)
-        x, weights = x if weigh else (x, None)
+        x, weights = x if return_attention_scores else (x, None)
         x = merge_windows(x, self.window_size, whole)  # (batch, rows, columns, hidden_dim)
         if moved:
             x = rolled(x, [-step for step in shift])
         return (x[:, : grid[0], : grid[1]] if padded else x), weights
-
-    def _residual(
-        self, x: Tensor, name: str, function: Any, *arguments: Any, **options: Any
-    ) -> tuple[Tensor, Any]:
-        if self.norm_first:
-            return super()._residual(x, name, function, *arguments, **options)
-        y = function(x, *arguments, **options)
-        y, other = y if isinstance(y, tuple) else (y, None)
-        norm, scale = getattr(self, f"{name}_norm"), getattr(self, f"{name}_scale")
-        y = norm(y) if scale is None else scale(norm(y))
-        y = self._drop(y) if options.get("training") else y
-        return x + in_dtype_of(x, y), other
 
     def get_config(self) -> dict[str, Any]:
         return {

@@ -10,14 +10,14 @@ from keras import ops
 
 from keras_transformers.annotations import Array, LayerOptions, Shape, Tensor
 from keras_transformers.assertions import at_most, require, same
-from keras_transformers.layers.base import Arguments, Composite
+from keras_transformers.layers.base import BaseLayer
 from keras_transformers.layers.checks import named, refuse, whole_number
 from keras_transformers.layers.positions.grid import GridTable, resize_positions
 from keras_transformers.layers.positions.sequence import rows_of
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
-class AttentionPositionEncoding(Arguments, keras.layers.Layer):
+class AttentionPositionEncoding(BaseLayer):
     """Base of the terms that attention takes as `position`; by itself it does nothing.
 
     A term of one's own overrides what differs. Weights are made in `build`, from the shape of the
@@ -194,7 +194,7 @@ class RelativePositionBias(AttentionPositionEncoding):
             after = ops.cast(distance > 0, "int32")
             bucket = bucket + after * (self.num_buckets // 2)
         bias = ops.cast(rows_of(self.table, bucket), self.compute_dtype)
-        return ops.transpose(bias, (2, 0, 1))
+        return ops.transpose(bias, (2, 0, 1))  # (heads, queries, keys)
 
     def get_config(self) -> dict[str, Any]:
         return {
@@ -418,7 +418,7 @@ def _of_pairs(table: Any, index: Array, query_positions: Tensor, key_positions: 
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
-class LogGridBias(Composite, AttentionPositionEncoding):
+class LogGridBias(AttentionPositionEncoding):
     """A bias for each offset in rows and columns from a small network of the offset's logarithm.
 
     `B = 16 sigmoid(W2 relu(W1 d + b1))` of `d = sign(o) log2(1 + 8 |o| / (M - 1)) / log2(8)`, where

@@ -10,7 +10,7 @@ from keras import ops
 
 from keras_transformers.annotations import Index, Initializer, LayerOptions, Mixin, Shape, Tensor
 from keras_transformers.assertions import require, same
-from keras_transformers.layers.base import Arguments
+from keras_transformers.layers.base import BaseLayer
 from keras_transformers.layers.checks import named
 from keras_transformers.layers.positions.sequence import PositionEmbedding, sinusoidal_encoding
 
@@ -167,7 +167,7 @@ def sinusoidal_coordinates(
 def fills_grid(
     layer: keras.layers.Layer, x: Tensor, grid: Sequence[Index], prefix_tokens: int
 ) -> Tensor:
-    """`x`, if it has as many tokens as the grid has positions, and the prefix."""
+    """Returns `x` if it has as many tokens as the grid has positions, and the prefix."""
     known = all(isinstance(side, int) for side in grid)
     length = prefix_tokens + math.prod(grid)
     expected = f"{length} tokens for grid={grid} and" if known else "rows * columns tokens and"
@@ -253,12 +253,14 @@ class GridPositionEmbedding(GridTable, PositionEmbedding):
         self.antialias = antialias
 
     def call(self, x: Tensor, grid: Sequence[Index] | None = None) -> Tensor:
+        x = ops.cast(x, self.compute_dtype)
         grid = self.grid if grid is None else tuple(grid)
-        x = fills_grid(self, x, grid, self.prefix_tokens)
-        known = all(isinstance(side, int) for side in grid)
-        same = known and grid == self.grid
+        length = x.shape[1]
+        is_own = all(isinstance(side, int) for side in grid) and grid == self.grid
+        if not (is_own and isinstance(length, int) and length == self.table.shape[0]):
+            x = fills_grid(self, x, grid, self.prefix_tokens)
         table = self.table
-        if not same:
+        if not is_own:
             table = resize_positions(table, self.grid, grid, self.antialias)
         return x + ops.cast(table, x.dtype)
 
@@ -318,7 +320,7 @@ def sinusoidal_grid(
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
-class SinusoidalGrid(Arguments, keras.layers.Layer):
+class SinusoidalGrid(BaseLayer):
     """Adds the sinusoidal encoding of each patch's row and column; it has no weights.
 
     See `sinusoidal_grid`. Computed in float32 whatever the compute dtype and cast last.
@@ -365,6 +367,7 @@ class SinusoidalGrid(Arguments, keras.layers.Layer):
             )
 
     def call(self, x: Tensor, grid: Sequence[Index] | None = None) -> Tensor:
+        x = ops.cast(x, self.compute_dtype)
         if len(x.shape) == 4:
             extents = ops.shape(x)[1:]  # which may be unknown until the call
             table = sinusoidal_grid(extents[:2], x.shape[-1], self.max_wavelength)

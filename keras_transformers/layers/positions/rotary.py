@@ -224,13 +224,13 @@ class LongRopeScaling(RotaryScaling):
         self.gain = gain
 
     def scaled(self, rates: Array, wavelength: float) -> Array:
-        return self._divided("short", rates)
+        return self._divided("short", self.short, rates)
 
     def beyond(self, rates: Array) -> Array:
-        return self._divided("long", rates)
+        return self._divided("long", self.long, rates)
 
-    def _divided(self, name: str, rates: Array) -> Array:
-        factors = getattr(self, name)
+    def _divided(self, name: str, factors: Sequence[float], rates: Array) -> Array:
+        """Divides the rate of each pair by its factor."""
         if len(factors) != len(rates):
             self._refuse(name, f"{len(rates)} factors, one for each pair", f"{len(factors)}")
         return rates / np.array(factors)
@@ -358,6 +358,7 @@ class RotaryEmbedding(AttentionPositionEncoding):
         return ops.where(longer, self._beyond.astype("float32"), self._rates)
 
     def call(self, x: Tensor, start: Index = 0) -> Tensor:
+        x = ops.cast(x, self.compute_dtype)
         positions = ops.arange(ops.shape(x)[2], dtype="int32") + start
         return self.transform(x, positions)
 

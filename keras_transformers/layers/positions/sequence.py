@@ -8,7 +8,7 @@ from keras import ops
 
 from keras_transformers.annotations import Index, Initializer, LayerOptions, Part, Shape, Tensor
 from keras_transformers.assertions import at_most, require
-from keras_transformers.layers.base import Arguments, Composite
+from keras_transformers.layers.base import BaseLayer
 from keras_transformers.layers.checks import (
     as_ids,
     check_sequence,
@@ -105,7 +105,7 @@ def positions_of(layer: Any, name: str, x: Tensor, positions: Tensor) -> Tensor:
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
-class PositionalEncoding(Arguments, keras.layers.Layer):
+class PositionalEncoding(BaseLayer):
     """Adds (or concatenates) the sinusoidal position encoding; it has no weights.
 
     `PE(pos, 2i) = sin(pos / w^(2i/D))`, `PE(pos, 2i+1) = cos(pos / w^(2i/D))` (Vaswani et al. 2017,
@@ -167,6 +167,7 @@ class PositionalEncoding(Arguments, keras.layers.Layer):
         check_sequence(self, x_shape)
 
     def call(self, x: Tensor, start: Index = 0, positions: Tensor | None = None) -> Tensor:
+        x = ops.cast(x, self.compute_dtype)
         if positions is None:
             positions = ops.arange(ops.shape(x)[1], dtype="int32") + start
         positions = positions + self.first_position
@@ -196,7 +197,7 @@ class PositionalEncoding(Arguments, keras.layers.Layer):
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
-class PositionEmbedding(Arguments, Composite, keras.layers.Layer):
+class PositionEmbedding(BaseLayer):
     """Adds a learned vector for each position (BERT, Devlin et al. 2018; ViT, eq. 1).
 
     Source: https://arxiv.org/abs/1810.04805, section 3, and https://arxiv.org/abs/2010.11929.
@@ -269,6 +270,7 @@ class PositionEmbedding(Arguments, Composite, keras.layers.Layer):
             self.norm.build(x_shape)
 
     def call(self, x: Tensor, start: Index = 0, positions: Tensor | None = None) -> Tensor:
+        x = ops.cast(x, self.compute_dtype)
         first = self.first_position
         if positions is None:
             if isinstance(start, int):  # who decodes has seen to it
