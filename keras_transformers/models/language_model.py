@@ -269,8 +269,10 @@ class LanguageModel(TextModel):
             embedding=serialized(embedding),
             head=serialized(head),
         )
-        parts = (block, embedding, head)
-        self.decoder_blocks, self.norm = self._make_parts(configuration, *parts, "decoder")
+        self.decoder_blocks, self.norm = self._make_parts(
+            configuration, block, embedding, "decoder"
+        )
+        self._make_head(head)
 
     @classmethod
     def from_variant(

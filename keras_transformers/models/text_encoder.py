@@ -341,8 +341,10 @@ class TextEncoder(TextModel):
             embedding=serialized(embedding),
             head=serialized(head),
         )
-        parts = (block, embedding, head)
-        self.encoder_blocks, self.norm = self._make_parts(configuration, *parts, "encoder")
+        self.encoder_blocks, self.norm = self._make_parts(
+            configuration, block, embedding, "encoder"
+        )
+        self._make_head(head)
 
     def output_table(self) -> tuple[TokenEmbedding, list[Any]] | None:
         """As `TrainsWithoutLogits.output_table`; None with another head than for masked tokens."""

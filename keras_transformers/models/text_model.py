@@ -620,15 +620,17 @@ class TextModel(TokenModel):
         configuration: TextConfiguration,
         block: Blocks | None,
         embedding: Part | None,
-        head: Part | None,
         name: str,
     ) -> tuple[list[Any], Any]:
-        """Makes the embedding and the head, and returns the blocks and the norm behind them.
+        """Makes the embedding, and returns the blocks and the norm behind them.
+
+        The caller makes the head afterwards, because weights are listed in the order in which
+        layers become attributes.
 
         Args:
             configuration: The arguments of the model. `self.configuration` becomes the same with
                 the defaults of numbers that no part takes the place of.
-            block, embedding, head: The parts as they were given.
+            block, embedding: The parts as they were given.
             name: Of the blocks: `name`_0 and so on.
 
         Returns:
@@ -668,7 +670,6 @@ class TextModel(TokenModel):
             each.dropout = dropout
         self._most_mixed = shortest_limit(blocks)
         norm = first.copied_norm(self, "norm") if first.norm_first else None
-        self._make_head(head)
         return blocks, norm
 
     def _block_prototype(self, given: Part | None) -> Prototype:

@@ -84,3 +84,14 @@ def test_a_keyword_of_a_variant_is_told_where_it_belongs(model, keyword):
     rule = f"`{keyword}` is a keyword of {model.__name__}.from_variant, which makes the parts"
     with pytest.raises(ValueError, match=rule):
         model(7, **{keyword: 1})
+
+
+@pytest.mark.parametrize("kind", [TextEncoder, LanguageModel])
+def test_the_weights_of_a_head_come_behind_those_of_the_blocks(kind):
+    """Files of optimizers, and lists of `get_weights`, have this order."""
+    model = kind(31, **SIZES, head=ClassificationHead(3))
+    model.build((None, None))
+    parts = [weight.path.split("/")[1] for weight in model.weights]
+    first = parts.index("head")
+    assert first > 0
+    assert set(parts[first:]) == {"head"}
