@@ -111,6 +111,5 @@ class Tokenizer(Protocol):
 
 if TYPE_CHECKING:
     Mixin = keras.layers.Layer
-    ModelMixin = keras.Model
 else:  # what stands before Keras's class among the bases, and finds there what it asks for
-    Mixin = ModelMixin = object
+    Mixin = object

@@ -315,9 +315,6 @@ class TokenEmbedding(Adapted, BaseLayer):
         """Vectors as the table that makes logits takes them."""
         return x if self.logits_scale == 1 else x * ops.cast(self.logits_scale, x.dtype)
 
-    def _with_bias(self, logits: Tensor) -> Tensor:
-        return logits if self.bias is None else logits + ops.cast(self.bias, logits.dtype)
-
     def step_logits(self, x: Tensor) -> Tensor:
         """`logits` for one token of every sequence, `(batch, beams, hidden_dim)`: see `tables`."""
         if isinstance(x, keras.KerasTensor):

@@ -1,4 +1,4 @@
-"""The base of the models: their settings, checks of them, and transfer to another task."""
+"""The base of the models: their configurations, checks of them, and transfer to another task."""
 
 import dataclasses
 import types
@@ -10,7 +10,6 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_transformers.annotations import Activation
 from keras_transformers.layers.adapters import float_kernel_of, is_altered
 from keras_transformers.layers.base import (
     KERAS_ARGUMENTS,
@@ -113,11 +112,6 @@ class BaseModel(BaseLayer, keras.Model):
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), **self.configuration.as_dict()}
-
-
-def serialized_activation(activation: Activation | None) -> Any:
-    """An activation, a function or its name, as a configuration has it."""
-    return keras.activations.serialize(keras.activations.get(activation))
 
 
 def check_sizes(
