@@ -4,8 +4,11 @@ The owner copies such a part, so that one object can be given to every block of 
 copy has weights of its own. A copy is made from the configuration of the part.
 """
 
+import contextlib
 import copy
+import functools
 import inspect
+import json
 import numbers
 import types
 from collections.abc import Mapping
@@ -89,6 +92,7 @@ class Prototype:
         self.argument = argument
         self.layer: Any = layer
         self._config: dict[str, Any] | None = None
+        self._objects: dict[str, Any] = {}
         if layer is given and isinstance(layer, BaseLayer) and layer.built and layer.weights:
             self._refuse_weights(owner)
 
@@ -109,7 +113,9 @@ class Prototype:
         try:
             if self._config is None:
                 self._config = configuration_of(self.layer)
-            new = _copied(self.layer, self._config, name, owner.dtype_policy, index)
+                self._objects = _own_objects(self.layer)
+            config = copy.deepcopy(self._config)
+            new = _copied(self.layer, config, self._objects, name, owner.dtype_policy, index)
         except (NotImplementedError, TypeError, ValueError) as error:
             reason = " ".join(str(error).split())[:300]
             layer = f"{type(self.layer).__name__} '{self.layer.name}'"
@@ -170,8 +176,25 @@ def own_part(owner: Any, argument: str, given: Any, **numbers: Any) -> Prototype
 def norm_prototype(owner: Any, norm: Part | None) -> Prototype:
     """The `Prototype` of a norm that was given, or of a layer norm with epsilon 1e-6."""
     if norm is None:
-        norm = keras.layers.LayerNormalization(epsilon=1e-6, name="norm")
+        norm = _default_norm()
+    elif isinstance(norm, dict):
+        with contextlib.suppress(TypeError):  # a function of the user's is no JSON
+            text = json.dumps(norm)
+            if '"registered_name": "' not in text:  # no class of the user's, either
+                norm = _norm_of_configuration(text)
     return Prototype(owner, "norm", norm, keras.layers.Layer)
+
+
+@functools.lru_cache(maxsize=8)
+def _norm_of_configuration(text: str) -> Any:
+    """Returns a norm that is only copied, so that all blocks of a stack can share it."""
+    layer, _ = _from_serialized(json.loads(text), None, None)
+    return layer
+
+
+@functools.cache
+def _default_norm() -> keras.layers.Layer:
+    return keras.layers.LayerNormalization(epsilon=1e-6, name="norm")
 
 
 def configuration_of(layer: keras.layers.Layer) -> dict[str, Any]:
@@ -183,9 +206,8 @@ def configuration_of(layer: keras.layers.Layer) -> dict[str, Any]:
     """
     config: dict[str, Any] = _unshared(layer.get_config())
     if isinstance(layer, BaseLayer):
-        parameters = inspect.signature(type(layer).__init__).parameters.values()
-        variable = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-        names = [each.name for each in parameters if each.kind not in variable][1:]
+        kind: Any = type(layer)
+        names, _ = constructor_arguments(kind)
         # Keras's record of a constructor's arguments, None unless all are numbers and strings.
         record = getattr(layer, "_auto_config", None)
         recorded = {} if record is None else record.config
@@ -198,18 +220,28 @@ def configuration_of(layer: keras.layers.Layer) -> dict[str, Any]:
     return config
 
 
+@functools.cache
+def constructor_arguments(kind: Any) -> tuple[tuple[str, ...], bool]:
+    """Returns the names of a constructor's arguments, and whether it takes others by name, too."""
+    parameters = list(inspect.signature(kind.__init__).parameters.values())[1:]
+    variable = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    names = tuple(parameter.name for parameter in parameters if parameter.kind not in variable)
+    return names, any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
+
+
 def _copied(
-    layer: keras.layers.Layer, config: dict[str, Any], name: str, owner_policy: Any, index: int
-) -> Any:
+    layer: keras.layers.Layer, config: dict[str, Any], objects: dict[str, Any], name: str,
+    owner_policy: Any, index: int
+) -> Any:  # fmt: skip
     """Returns a new layer from the configuration of a part, with the seeds of copy `index`."""
     own = own_policy(layer)
     policy = owner_policy if own is None else _policy_inside(owner_policy, own)
-    config = {**copy.deepcopy(config), "name": name}
+    config = {**config, "name": name}
     if index:
         config = _fold_seeds("", config, index)
     config["dtype"] = keras.dtype_policies.serialize(policy)
     config = _reloadable(type(layer), config)
-    new = _made_again(layer, config)
+    new = _made_again(layer, config, objects)
     if new.name != name:
         new.name = name
     if "dtype" not in config:
@@ -220,15 +252,16 @@ def _copied(
     return new
 
 
-def _made_again(layer: keras.layers.Layer, config: dict[str, Any]) -> Any:
+def _made_again(layer: keras.layers.Layer, config: dict[str, Any], objects: dict[str, Any]) -> Any:
     """Returns a new layer of the class of another one, from a configuration like its own.
 
-    Functions, and the weights of parts that have them from the beginning, are those of the layer.
+    Classes and functions (`objects`, from `_own_objects`), and the weights of parts that have them
+    from the beginning, are those of the layer.
     """
-    objects = _own_objects(layer)
-    for function in objects.pop(FUNCTIONS, ()):
+    classes = {name: value for name, value in objects.items() if name != FUNCTIONS}
+    for function in objects.get(FUNCTIONS, ()):
         _put_function(config, function)
-    with keras.saving.CustomObjectScope(objects):
+    with keras.saving.CustomObjectScope(classes):
         new = type(layer).from_config(config)
     _copy_weights_of_parts(layer, new)
     return new
@@ -300,7 +333,8 @@ def _fold_seeds(name: str, value: Any, index: int) -> Any:
 def with_arguments(layer: keras.layers.Layer, **changes: Any) -> Any:
     """Returns a new layer, without weights, made as another one but for these arguments."""
     config = {**copy.deepcopy(configuration_of(layer)), **changes}
-    changed = _made_again(layer, _reloadable(type(layer), config))
+    config = _reloadable(type(layer), config)
+    changed = _made_again(layer, config, _own_objects(layer))
     follow_owner(changed, own_policy(layer))
     copy_trainable(layer, changed)
     return changed
@@ -390,10 +424,9 @@ def _reloadable(kind: Any, config: dict[str, Any]) -> dict[str, Any]:
     is_plain = own is getattr(keras.layers.Layer.from_config, "__func__", None)
     if not (is_plain or issubclass(kind, BaseLayer)):
         return config
-    parameters = inspect.signature(kind.__init__).parameters.values()
-    if any(each.kind is each.VAR_KEYWORD for each in parameters):
+    names, takes_any = constructor_arguments(kind)
+    if takes_any:
         return config
-    names = {each.name for each in parameters}
     if issubclass(kind, BaseLayer):  # which sets the other arguments of its base class itself
         return {key: value for key, value in config.items() if key in names}
     items = config.items()

@@ -50,7 +50,7 @@ def keep_mask(shape: Sequence[Any], rate: float, seed: Any) -> Tensor:
     """
     # Begins with a 0 that is computed: TensorFlow would hand XLA a constant of all indices, 4 bytes
     # for each element, to be compiled and kept on disk with the program.
-    seed = _two(seed)
+    seed = ops.unstack(ops.cast(seed, "int32"), 2)
     index, size = seed[0] * 0, 1
     for axis, dimension in enumerate(shape):
         index = ops.expand_dims(index * dimension, -1) if axis else index
@@ -60,9 +60,13 @@ def keep_mask(shape: Sequence[Any], rate: float, seed: Any) -> Tensor:
 
 
 def kept_at(index: Tensor, size: Any, rate: float, seed: Any) -> Tensor:
-    """The elements of a `keep_mask` at int32 indices into its flattened `size` elements."""
-    first, second = _two(seed)
-    numbers = [ops.convert_to_tensor(each, "int32") for each in NUMBERS]
+    """Returns the elements of a `keep_mask` at int32 indices into its flattened `size` elements.
+
+    `seed` is a tensor of two integers, or a list of two int32 scalars.
+    """
+    seed = seed if isinstance(seed, list) else ops.unstack(ops.cast(seed, "int32"), 2)
+    first, second = seed
+    numbers = [ops.convert_to_tensor(number, "int32") for number in NUMBERS]
     key = _mix(first + _mix(second, numbers), numbers)
     if replica is not None:  # the rows of the replicas before this one come first
         index = index + ops.cast(replica(), "int32") * size
@@ -71,27 +75,18 @@ def kept_at(index: Tensor, size: Any, rate: float, seed: Any) -> Tensor:
     return mixed >= threshold
 
 
-# Shifts, with what they leave of the sign taken off, and factors of the mixing function. int32,
-# whose products wrap on every backend; torch has no arithmetic on uint32.
+# Shifts, the masks that make them logical shifts of int32, and the factors of the mixing function.
+# int32, because its products wrap on every backend; torch has no arithmetic on uint32.
 NUMBERS = (16, 2**16 - 1, 15, 2**17 - 1, 0x7FEB352D, 0x846CA68B - 2**32)
-
-
-def _two(seed: Any) -> Sequence[Tensor]:
-    """A seed as two int32 scalars."""
-    return seed if isinstance(seed, list) else ops.unstack(ops.cast(seed, "int32"), 2)
 
 
 def _mix(x: Any, numbers: Sequence[Tensor], key: Any = None) -> Tensor:
     """Every bit of int32 `x` changes every bit of the result with probability about 1/2."""
     by_16, low_16, by_15, low_17, first, second = numbers
-    x = ops.bitwise_xor(x, _shift(x, by_16, low_16)) * first
+    x = ops.bitwise_xor(x, ops.bitwise_and(ops.right_shift(x, by_16), low_16)) * first
     x = x if key is None else ops.bitwise_xor(x, key)
-    x = ops.bitwise_xor(x, _shift(x, by_15, low_17)) * second
-    return ops.bitwise_xor(x, _shift(x, by_16, low_16))
-
-
-def _shift(x: Any, bits: Tensor, low: Tensor) -> Tensor:
-    return ops.bitwise_and(ops.right_shift(x, bits), low)  # a logical shift
+    x = ops.bitwise_xor(x, ops.bitwise_and(ops.right_shift(x, by_15), low_17)) * second
+    return ops.bitwise_xor(x, ops.bitwise_and(ops.right_shift(x, by_16), low_16))
 
 
 class _Rate:
@@ -134,6 +129,7 @@ class Dropout(BaseLayer):
     """
 
     rate: Any = _Rate()
+    drops_samples = False  # True if a sample is dropped as a whole
 
     def __init__(
         self, rate: float, seed: int | None = None, **kwargs: Unpack[LayerOptions]
@@ -152,11 +148,11 @@ class Dropout(BaseLayer):
         x = ops.cast(x, self.compute_dtype)
         if not training or self.rate == 0:
             return x
-        kept = keep_mask(self._mask_shape(ops.shape(x)), self.rate, self.seed_generator.next())
+        shape: Any = ops.shape(x)
+        if self.drops_samples:
+            shape = (shape[0],) + (1,) * (len(shape) - 1)
+        kept = keep_mask(shape, self.rate, self.seed_generator.next())
         return ops.where(kept, x * ops.cast(1 / (1 - self.rate), x.dtype), ops.zeros((), x.dtype))
-
-    def _mask_shape(self, x_shape: Any) -> Any:
-        return x_shape
 
     def compute_output_shape(self, x_shape: Shape) -> Shape:
         return x_shape
@@ -195,8 +191,7 @@ class DropPath(Dropout):
     [0.0, 2.0]
     """
 
-    def _mask_shape(self, x_shape: Any) -> Any:
-        return (x_shape[0],) + (1,) * (len(x_shape) - 1)
+    drops_samples = True
 
 
 @keras.saving.register_keras_serializable("keras_transformers")

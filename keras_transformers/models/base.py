@@ -3,7 +3,7 @@
 import dataclasses
 import types
 import typing
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import keras
@@ -73,6 +73,11 @@ def drop_numbers(
     for name in names:
         if name not in changes:
             settings.pop(name, None)
+
+
+def select_keywords(settings: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    """Returns the keywords of a part that are among the settings."""
+    return {name: settings[name] for name in names if name in settings}
 
 
 def pop_keywords(settings: dict[str, Any], names: Iterable[str]) -> dict[str, Any]:
@@ -221,37 +226,6 @@ def variant(
     if changes.get("style") == "modern":
         settings["mlp_dim"] = round(settings["mlp_dim"] * 2 / 3 / MULTIPLE) * MULTIPLE
     return {**settings, **changes}
-
-
-def make_part(
-    arguments: dict[str, Any],
-    part: str,
-    make: Callable[..., Any],
-    numbers: Sequence[str],
-    keywords: Sequence[str],
-    changes: Mapping[str, Any],
-) -> None:
-    """Puts a part in the place of the flat arguments that it is made of, if there are such.
-
-    Args:
-        arguments: Flat arguments of a model by name; changed in place.
-        part: Name of the part.
-        make: Function of numbers and keywords that makes it.
-        numbers: Names of the numbers that alone make a default part, in the constructor.
-        keywords: Names of the arguments that make another part.
-        changes: The arguments of the user. A part among them stays; beside it, a number of the user
-            stays too, so that the constructor refuses it.
-    """
-    is_given = changes.get(part) is not None
-    given_keywords = {name: arguments[name] for name in keywords if name in arguments}
-    if not is_given and not given_keywords:
-        return
-    given_numbers = {name: arguments[name] for name in numbers if name in arguments}
-    for name in given_numbers:
-        if not (is_given and name in changes):
-            del arguments[name]
-    if not is_given:
-        arguments[part] = make(**given_numbers, **given_keywords)
 
 
 def transfer(model: Any, changes: Mapping[str, Any]) -> Any:

@@ -1,7 +1,7 @@
 """Decoding token by token: the state of a model, a step of its blocks, and scores of tokens."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 from keras import ops
 
@@ -9,10 +9,10 @@ from keras_transformers.annotations import BackPointers, Cache, Index, Tensor
 from keras_transformers.layers.attention.cached import (
     block_positions,
     cache_in,
+    is_block,
     visible_slots,
     visible_to_block,
 )
-from keras_transformers.models.text_model import bias_of_step
 
 
 def start_coverage(source_mask: Tensor, beams: int) -> Tensor:
@@ -84,6 +84,25 @@ def check_decodable(model: Any, max_length: Index) -> None:
         )
 
 
+def bias_of_step(layer: Any, index: Index, visible: Tensor) -> Tensor:
+    """Returns the bias that all blocks share, for a step: `(1, heads, beams, slots)`.
+
+    Args:
+        layer: The shared `AttentionPositionEncoding`.
+        index: Position of the token, an int or a scalar tensor; `(batch,)` for a block step.
+        visible: `(batch or 1, beams, slots)`, from `visible_slots`; or for a block step `(batch,
+            length, slots)`, for which the bias is `(batch, heads, length, slots)`.
+    """
+    slots = ops.arange(ops.shape(visible)[2], dtype="int32")
+    if is_block(index):
+        queries = ops.reshape(block_positions(index, visible.shape[1]), (-1,))
+        bias = layer.bias(None, queries, slots)  # (heads, batch * length, slots)
+        bias = ops.reshape(bias, (bias.shape[0], -1, visible.shape[1], ops.shape(visible)[2]))
+        return ops.swapaxes(bias, 0, 1)
+    queries = ops.reshape(ops.cast(index, "int32"), (1,))
+    return ops.expand_dims(layer.bias(None, queries, slots // visible.shape[1]), 0)
+
+
 def step_blocks(
     blocks: Sequence[Any],
     x: Tensor,
@@ -108,8 +127,8 @@ def step_blocks(
         `(batch, beams, hidden_dim)`, the new `state`, and the weights of the last block's
         cross-attention `(batch, heads, beams, context_length)`, None without a context.
     """
-    if len(getattr(index, "shape", ())) == 1:
-        visible = visible_to_block(cast(Tensor, index), state.caches[0], x.shape[1])
+    if is_block(index):
+        visible = visible_to_block(index, state.caches[0], x.shape[1])
     else:
         slots = None if back_pointers is None else back_pointers.slots
         visible = visible_slots(index, state.caches[0], x.shape[1], slots)
@@ -146,8 +165,8 @@ def token_positions(index: Index, ids: Tensor, most: int | None = None) -> Tenso
     Those of a block may reach beyond the end; no token there is kept, and they are kept in a table
     of `most`.
     """
-    if len(getattr(index, "shape", ())) == 1:  # a block
-        return block_positions(cast(Tensor, index), ids.shape[1], most)
+    if is_block(index):
+        return block_positions(index, ids.shape[1], most)
     return ops.broadcast_to(ops.cast(index, "int32"), ops.shape(ids))
 
 

@@ -1,6 +1,5 @@
 """Decoder-only language models."""
 
-import functools
 from collections.abc import Sequence
 from typing import Any, Literal, Self, TypeAlias, Unpack
 
@@ -25,12 +24,13 @@ from keras_transformers.layers import (
     TokenEmbedding,
     gelu_tanh,
 )
-from keras_transformers.layers.parts import serialized, serialized_parts
 from keras_transformers.models.base import (
     check_changes,
     check_choice,
     check_divides,
-    make_part,
+    drop_numbers,
+    pop_keywords,
+    select_keywords,
     variant,
 )
 from keras_transformers.models.decoding import (
@@ -46,8 +46,6 @@ from keras_transformers.models.decoding import (
 from keras_transformers.models.text_model import (
     OF_BLOCK,
     OF_EMBEDDING,
-    Blocks,
-    TextConfiguration,
     TextEmbedding,
     TextModel,
     check_text_numbers,
@@ -151,18 +149,28 @@ def language_model_arguments(
     owner = "LanguageModel"
     beside = {"block": BLOCK_WORDS, "embedding": EMBEDDING_WORDS}
     check_changes(owner, changes, LanguageModelKeywords, beside)
-    found = variant(owner, name, VARIANTS, changes)
-    check_choice(owner, {"style": "gpt2", **found}, "style", ("gpt2", "modern"))
+    settings = variant(owner, name, VARIANTS, changes)
+    check_choice(owner, {"style": "gpt2", **settings}, "style", ("gpt2", "modern"))
     if changes.get("embedding") is None or vocab_size is not None:
-        found["vocab_size"] = 50257 if vocab_size is None else vocab_size
-    check_text_numbers(owner, found, ("num_key_value_heads",))
-    if found.get("num_key_value_heads") is not None:
-        check_divides(owner, found, "num_key_value_heads", "num_heads")
-    block = functools.partial(decoder_block, dropout=found.get("dropout", 0.1))
-    make_part(found, "embedding", decoder_embedding, OF_EMBEDDING, EMBEDDING_WORDS, changes)
-    make_part(found, "block", block, OF_BLOCK, BLOCK_WORDS, changes)
-    keywords = {*EMBEDDING_WORDS, *BLOCK_WORDS}
-    return {name: value for name, value in found.items() if name not in keywords}
+        settings["vocab_size"] = 50257 if vocab_size is None else vocab_size
+    check_text_numbers(owner, settings, ("num_key_value_heads",))
+    if settings.get("num_key_value_heads") is not None:
+        check_divides(owner, settings, "num_key_value_heads", "num_heads")
+    embedding_keywords = select_keywords(settings, EMBEDDING_WORDS)
+    block_keywords = select_keywords(settings, BLOCK_WORDS)
+    pop_keywords(settings, (*EMBEDDING_WORDS, *BLOCK_WORDS))
+    if settings.get("embedding") is not None:
+        drop_numbers(settings, OF_EMBEDDING, changes)
+    elif embedding_keywords:
+        numbers = pop_keywords(settings, OF_EMBEDDING)
+        settings["embedding"] = decoder_embedding(**numbers, **embedding_keywords)
+    if settings.get("block") is not None:
+        drop_numbers(settings, OF_BLOCK, changes)
+    elif block_keywords:
+        block_keywords["dropout"] = settings.get("dropout", 0.1)
+        numbers = pop_keywords(settings, OF_BLOCK)
+        settings["block"] = decoder_block(**numbers, **block_keywords)
+    return settings
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
@@ -239,40 +247,12 @@ class LanguageModel(TextModel):
 
     defaults = {"hidden_dim": 768, "num_heads": 12, "mlp_dim": 3072, "max_length": 1024}
     block_kind = DecoderBlock
+    block_name = "decoder"
     default_embedding = staticmethod(decoder_embedding)
     default_block = staticmethod(decoder_block)
 
-    def __init__(
-        self,
-        vocab_size: int | None = None,
-        hidden_dim: int | None = None,
-        num_heads: int | None = None,
-        mlp_dim: int | None = None,
-        num_layers: int = 12,
-        max_length: int | None = None,
-        dropout: float | None = None,
-        block: Blocks | None = None,
-        embedding: Part | None = None,
-        head: Part | None = None,
-        **kwargs: Unpack[LayerOptions],
-    ) -> None:
-        super().__init__(**kwargs)
-        configuration = TextConfiguration(
-            vocab_size=vocab_size,
-            hidden_dim=hidden_dim,
-            num_heads=num_heads,
-            mlp_dim=mlp_dim,
-            num_layers=num_layers,
-            max_length=max_length,
-            dropout=dropout,
-            block=serialized_parts(block),
-            embedding=serialized(embedding),
-            head=serialized(head),
-        )
-        self.decoder_blocks, self.norm = self._make_parts(
-            configuration, block, embedding, "decoder"
-        )
-        self._make_head(head)
+    def _keep_blocks(self, blocks: list[Any]) -> None:
+        self.decoder_blocks = blocks
 
     @classmethod
     def from_variant(

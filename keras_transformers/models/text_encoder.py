@@ -1,6 +1,5 @@
 """Encoder-only text models, as BERT."""
 
-import functools
 from typing import Any, Literal, Self, TypeAlias, Unpack
 
 import keras
@@ -22,12 +21,13 @@ from keras_transformers.layers import (
     SelfAttention,
     TokenEmbedding,
 )
-from keras_transformers.layers.parts import serialized, serialized_parts
 from keras_transformers.models.base import (
     check_changes,
     check_choice,
     check_problem,
-    make_part,
+    drop_numbers,
+    pop_keywords,
+    select_keywords,
     variant,
 )
 from keras_transformers.models.text_heads import (
@@ -42,8 +42,6 @@ from keras_transformers.models.text_heads import (
 from keras_transformers.models.text_model import (
     OF_BLOCK,
     OF_EMBEDDING,
-    Blocks,
-    TextConfiguration,
     TextEmbedding,
     TextModel,
     check_text_numbers,
@@ -212,23 +210,31 @@ def text_encoder_arguments(
     owner = "TextEncoder"
     beside = {"block": BLOCK_WORDS, "embedding": EMBEDDING_WORDS, "head": HEAD_WORDS}
     check_changes(owner, changes, TextEncoderKeywords, beside)
-    found = variant(owner, name, VARIANTS, changes)
+    settings = variant(owner, name, VARIANTS, changes)
     if changes.get("embedding") is None or vocab_size is not None:
-        found["vocab_size"] = 30522 if vocab_size is None else vocab_size
-    _check(owner, found)
-    dropout, style = found.get("dropout", 0.1), found.get("style", "bert")
-    head: Any = found.get("head")
+        settings["vocab_size"] = 30522 if vocab_size is None else vocab_size
+    _check(owner, settings)
+    dropout, style = settings.get("dropout", 0.1), settings.get("style", "bert")
+    head: Any = settings.get("head")
     if not isinstance(head, (keras.layers.Layer, dict)):
-        norm = encoder_norm(style, found.get("norm_epsilon"))
-        more = {name: found[name] for name in HEAD_WORDS if name in found}
-        more["activation"] = found.get("activation", "gelu")
-        more["embedding_dim"] = found.get("embedding_dim")
-        found["head"] = encoder_head(head, dropout=dropout, norm=norm, **more)
-    block = functools.partial(encoder_block, dropout=dropout)
-    make_part(found, "embedding", encoder_embedding, OF_EMBEDDING, EMBEDDING_WORDS, changes)
-    make_part(found, "block", block, OF_BLOCK, BLOCK_WORDS, changes)
-    keywords = {*EMBEDDING_WORDS, *BLOCK_WORDS, *HEAD_WORDS}
-    return {name: value for name, value in found.items() if name not in keywords}
+        head_keywords = select_keywords(settings, (*HEAD_WORDS, "embedding_dim"))
+        head_keywords["activation"] = settings.get("activation", "gelu")
+        norm = encoder_norm(style, settings.get("norm_epsilon"))
+        settings["head"] = encoder_head(head, dropout=dropout, norm=norm, **head_keywords)
+    embedding_keywords = select_keywords(settings, EMBEDDING_WORDS)
+    block_keywords = select_keywords(settings, BLOCK_WORDS)
+    pop_keywords(settings, (*EMBEDDING_WORDS, *BLOCK_WORDS, *HEAD_WORDS))
+    if settings.get("embedding") is not None:
+        drop_numbers(settings, OF_EMBEDDING, changes)
+    elif embedding_keywords:
+        numbers = pop_keywords(settings, OF_EMBEDDING)
+        settings["embedding"] = encoder_embedding(**numbers, **embedding_keywords)
+    if settings.get("block") is not None:
+        drop_numbers(settings, OF_BLOCK, changes)
+    elif block_keywords:
+        numbers = pop_keywords(settings, OF_BLOCK)
+        settings["block"] = encoder_block(**numbers, dropout=dropout, **block_keywords)
+    return settings
 
 
 def _check(owner: str, settings: dict[str, Any]) -> None:
@@ -310,41 +316,13 @@ class TextEncoder(TextModel):
 
     defaults = {"hidden_dim": 768, "num_heads": 12, "mlp_dim": 3072, "max_length": 512}
     block_kind = EncoderBlock
+    block_name = "encoder"
     default_embedding = staticmethod(encoder_embedding)
     default_block = staticmethod(encoder_block)
     optional_inputs = ("token_types", "segments", "masked_positions")
 
-    def __init__(
-        self,
-        vocab_size: int | None = None,
-        hidden_dim: int | None = None,
-        num_heads: int | None = None,
-        mlp_dim: int | None = None,
-        num_layers: int = 12,
-        max_length: int | None = None,
-        dropout: float | None = None,
-        block: Blocks | None = None,
-        embedding: Part | None = None,
-        head: Part | None = None,
-        **kwargs: Unpack[LayerOptions],
-    ) -> None:
-        super().__init__(**kwargs)
-        configuration = TextConfiguration(
-            vocab_size=vocab_size,
-            hidden_dim=hidden_dim,
-            num_heads=num_heads,
-            mlp_dim=mlp_dim,
-            num_layers=num_layers,
-            max_length=max_length,
-            dropout=dropout,
-            block=serialized_parts(block),
-            embedding=serialized(embedding),
-            head=serialized(head),
-        )
-        self.encoder_blocks, self.norm = self._make_parts(
-            configuration, block, embedding, "encoder"
-        )
-        self._make_head(head)
+    def _keep_blocks(self, blocks: list[Any]) -> None:
+        self.encoder_blocks = blocks
 
     def output_table(self) -> tuple[TokenEmbedding, list[Any]] | None:
         """As `TrainsWithoutLogits.output_table`; None with another head than for masked tokens."""

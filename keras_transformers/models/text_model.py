@@ -21,7 +21,6 @@ from keras_transformers.layers import (
     segment_mask,
     segment_positions,
 )
-from keras_transformers.layers.attention.cached import block_positions, is_block
 from keras_transformers.layers.base import BaseLayer, output_spec_of_call
 from keras_transformers.layers.checks import (
     as_ids,
@@ -39,6 +38,7 @@ from keras_transformers.layers.parts import (
     part,
     part_or_numbers,
     serialized,
+    serialized_parts,
 )
 from keras_transformers.layers.positions.biases import AttentionPositionEncoding
 from keras_transformers.models.base import (
@@ -120,28 +120,8 @@ def bias_of_positions(layer: Any, length: Index) -> Tensor | None:
     if not isinstance(layer, AttentionPositionEncoding):
         return None
     positions = ops.arange(length, dtype="int32")
-    return _bias(layer, positions, positions)
-
-
-def bias_of_step(layer: Any, index: Index, visible: Tensor) -> Tensor:
-    """The same for the token at `index` and the slots of a cache, `(1, heads, 1, slots)`.
-
-    `layer` is a bias that is shared; `visible`, `(batch or 1, beams, slots)`, from `visible_slots`,
-    or `(batch, length, slots)` for the tokens of a block step, whose is `(batch, heads, length,
-    slots)`.
-    """
-    slots = ops.arange(ops.shape(visible)[2], dtype="int32")
-    if is_block(index):
-        here = ops.reshape(block_positions(index, visible.shape[1]), (-1,))
-        bias = _bias(layer, here, slots)[0]  # (heads, batch * length, slots)
-        bias = ops.reshape(bias, (bias.shape[0], -1, visible.shape[1], ops.shape(visible)[2]))
-        return ops.swapaxes(bias, 0, 1)
-    here = ops.reshape(ops.cast(index, "int32"), (1,))
-    return _bias(layer, here, slots // visible.shape[1])
-
-
-def _bias(term: Any, queries: Tensor, keys: Tensor) -> Tensor:
-    return ops.expand_dims(term.bias(None, queries, keys), 0)
+    term: Any = layer  # one that needs no queries
+    return ops.expand_dims(term.bias(None, positions, positions), 0)
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
@@ -494,7 +474,7 @@ class TokenModel(BaseModel):
         return _HIDDEN.get()
 
     def _scored(self, x: Tensor, logits: Callable[[Tensor], Tensor]) -> Tensor:
-        """Returns logits of hidden states, or in a step without logits these themselves."""
+        """Returns the logits of hidden states, or these themselves while `fit` needs no logits."""
         return x if _HIDDEN.get() else logits(x)
 
     def _without_logits(self) -> bool:
@@ -590,12 +570,14 @@ class TextModel(TokenModel):
     `head`.
 
     Attributes:
-        block_kind: What a `block` must be.
+        block_kind: The class of a `block`.
+        block_name: Beginning of the names of the blocks, "encoder" or "decoder".
         default_embedding, default_block: Functions of numbers, by name, that make the default part.
     """
 
     anew: tuple[str, ...] = ("head",)
     block_kind: ClassVar[type[keras.layers.Layer]]
+    block_name: ClassVar[str]
     default_embedding: ClassVar[Any]
     default_block: ClassVar[Any]
 
@@ -615,62 +597,82 @@ class TextModel(TokenModel):
         """Quantises as `keras.Model.quantize`; see `models.calibration.quantize`."""
         quantize(self, super().quantize, mode, config, filters, **kwargs)
 
-    def _make_parts(
+    def __init__(
         self,
-        configuration: TextConfiguration,
-        block: Blocks | None,
-        embedding: Part | None,
-        name: str,
-    ) -> tuple[list[Any], Any]:
-        """Makes the embedding, and returns the blocks and the norm behind them.
-
-        The caller makes the head afterwards, because weights are listed in the order in which
-        layers become attributes.
-
-        Args:
-            configuration: The arguments of the model. `self.configuration` becomes the same with
-                the defaults of numbers that no part takes the place of.
-            block, embedding: The parts as they were given.
-            name: Of the blocks: `name`_0 and so on.
-
-        Returns:
-            The blocks, and the norm behind those that are pre-norm, or None.
-        """
-        owner = type(self).__name__
-        if embedding is None:
-            configuration = with_defaults(configuration, OF_EMBEDDING, self.defaults)
-            values = vars(configuration)
-            check_sizes(owner, values, OF_EMBEDDING)
-            embedding = self.default_embedding(**{key: values[key] for key in OF_EMBEDDING})
-        else:
-            values = vars(configuration)
-            numbers = {key: values[key] for key in OF_EMBEDDING}
-            part_or_numbers(self, "embedding", embedding, TextEmbedding, **numbers)
-        self.embedding: TextEmbedding = Prototype(self, "embedding", embedding, TextEmbedding).copy(
-            self, "embedding"
+        vocab_size: int | None = None,
+        hidden_dim: int | None = None,
+        num_heads: int | None = None,
+        mlp_dim: int | None = None,
+        num_layers: int = 12,
+        max_length: int | None = None,
+        dropout: float | None = None,
+        block: Blocks | None = None,
+        embedding: Part | None = None,
+        head: Part | None = None,
+        **kwargs: Unpack[LayerOptions],
+    ) -> None:
+        super().__init__(**kwargs)
+        self.configuration: TextConfiguration = TextConfiguration(
+            vocab_size=vocab_size,
+            hidden_dim=hidden_dim,
+            num_heads=num_heads,
+            mlp_dim=mlp_dim,
+            num_layers=num_layers,
+            max_length=max_length,
+            dropout=dropout,
+            block=serialized_parts(block),
+            embedding=serialized(embedding),
+            head=serialized(head),
         )
+        self._make_embedding(embedding)
+        self._make_stack(block)
+        self._make_head(head)
 
-        check_sizes(owner, values, ("num_layers",))
-        count = configuration.num_layers
+    def _keep_blocks(self, blocks: list[Any]) -> None:
+        """Makes the blocks an attribute; its name is part of the paths in files."""
+        raise NotImplementedError
+
+    def _make_embedding(self, embedding: Part | None) -> None:
+        """Makes the embedding that was given, or the one of the numbers."""
+        if embedding is None:
+            self._complete(OF_EMBEDDING)
+            values = vars(self.configuration)
+            check_sizes(type(self).__name__, values, OF_EMBEDDING)
+            embedding = self.default_embedding(**{name: values[name] for name in OF_EMBEDDING})
+        else:
+            numbers = {name: vars(self.configuration)[name] for name in OF_EMBEDDING}
+            part_or_numbers(self, "embedding", embedding, TextEmbedding, **numbers)
+        prototype = Prototype(self, "embedding", embedding, TextEmbedding)
+        self.embedding: TextEmbedding = prototype.copy(self, "embedding")
+
+    def _complete(self, names: Sequence[str]) -> None:
+        """Gives numbers of the configuration that are None their defaults."""
+        self.configuration = with_defaults(self.configuration, names, self.defaults)
+
+    def _make_stack(self, block: Blocks | None) -> None:
+        """Makes the dropout of the embeddings, the blocks, and the norm behind pre-norm ones."""
+        check_sizes(type(self).__name__, vars(self.configuration), ("num_layers",))
+        count = self.configuration.num_layers
         several: Sequence[Any] = block if isinstance(block, list | tuple) else [block]
         if not several or count % len(several):
             refuse(self, "block", f"one, or as many as divide num_layers={count}", len(several))
-        if any(each is None for each in several):
-            configuration = with_defaults(configuration, OF_BLOCK, self.defaults)
-        self.configuration = configuration
-        prototypes = [self._block_prototype(each) for each in several]
+        if any(part is None for part in several):
+            self._complete(OF_BLOCK)
+        prototypes = [self._block_prototype(part) for part in several]
         first = prototypes[0].layer
-        if configuration.dropout is None:
-            self.configuration = dataclasses.replace(configuration, dropout=first.dropout)
+        if self.configuration.dropout is None:
+            self.configuration = dataclasses.replace(self.configuration, dropout=first.dropout)
         dropout = rate(self, "dropout", self.configuration.dropout)
         self.dropout_layer = Dropout(dropout, dtype=self.dtype_policy)
         turns = zip(range(count), itertools.cycle(prototypes), strict=False)
+        name = self.block_name
         blocks = [prototype.copy(self, f"{name}_{i}", i) for i, prototype in turns]
-        for each in blocks:
-            each.dropout = dropout
+        for layer in blocks:
+            layer.dropout = dropout
         self._most_mixed = shortest_limit(blocks)
         norm = first.copied_norm(self, "norm") if first.norm_first else None
-        return blocks, norm
+        self._keep_blocks(blocks)
+        self.norm = norm
 
     def _block_prototype(self, given: Part | None) -> Prototype:
         """The prototype of a block: the given one, or one made of the numbers."""

@@ -25,7 +25,6 @@ from keras_transformers.layers import (
     ConvolutionalStem,
     Dropout,
     EncoderBlock,
-    FeedForward,
     GridPositionEmbedding,
     PatchEmbedding,
     RegisterTokens,
@@ -316,12 +315,14 @@ def vit_block(
 ) -> EncoderBlock:
     """Makes a pre-norm block; numbers make the parts that are None."""
     options = {name: value for name, value in options.items() if value is not None}
-    if mixer is None:
+    if mixer is None and (attention_dropout or not qkv_bias):
         bias: bool | Literal["output"] = True if qkv_bias else "output"
         mixer = SelfAttention(num_heads, dropout=attention_dropout, use_bias=bias)
+    if mixer is None:
+        options["num_heads"] = num_heads
     if feed_forward is None:
-        feed_forward = FeedForward(mlp_dim, activation)
-    if norm is None:
+        options |= {"mlp_dim": mlp_dim, "activation": activation}
+    if norm is None and norm_epsilon != 1e-6:
         norm = keras.layers.LayerNormalization(epsilon=norm_epsilon, name="norm")
     return EncoderBlock(
         norm_first=True, mixer=mixer, feed_forward=feed_forward, norm=norm, **options
