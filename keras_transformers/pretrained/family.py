@@ -8,6 +8,7 @@ from typing import Any
 import keras
 
 from keras_transformers.layers import gelu_sigmoid, gelu_tanh
+from keras_transformers.pretrained.comparison import check_same
 from keras_transformers.pretrained.files import Tensors
 from keras_transformers.pretrained.weight_mapping import Mappings
 
@@ -53,18 +54,18 @@ ACTIVATIONS = {
 
 
 def read_activation(name: str) -> str:
-    """Ours for a published name; ValueError for one that there is not."""
+    """Returns our activation of a published name; raises ValueError for any other name."""
     if name not in ACTIVATIONS:
         raise ValueError(f"one of {', '.join(ACTIVATIONS)}")
     return ACTIVATIONS[name]
 
 
 def write_activation(ours: Any) -> str:
-    """The published name of an activation of ours."""
+    """Returns the published name of an activation of ours."""
     for theirs, name in ACTIVATIONS.items():
         if name == ours:
             return theirs
-    raise ValueError(f"one of {', '.join(ACTIVATIONS.values())}")
+    raise ValueError(f"an activation that is published as one of {', '.join(ACTIVATIONS)}")
 
 
 def same(value: Any) -> Any:
@@ -92,9 +93,9 @@ class Setting:
     also: tuple[str, ...] = ()
 
 
-def size(theirs: str, ours: str, default: Any, **kwargs: Any) -> Setting:
+def size(theirs: str, ours: str, default: Any) -> Setting:
     """A setting that is a positive integer."""
-    return Setting(theirs, ours, default, positive, **kwargs)
+    return Setting(theirs, ours, default, positive, positive)
 
 
 def activation(theirs: str, ours: str, default: str) -> Setting:
@@ -104,15 +105,16 @@ def activation(theirs: str, ours: str, default: str) -> Setting:
 
 def number(theirs: str, ours: str, default: float) -> Setting:
     """A setting that is a number, 0 or more."""
-    return Setting(theirs, ours, default, _number)
+    return Setting(theirs, ours, default, not_negative)
 
 
 def flag(theirs: str, ours: str, default: bool) -> Setting:
     """A setting that is true or false."""
-    return Setting(theirs, ours, default, _flag, _flag)
+    return Setting(theirs, ours, default, boolean, boolean)
 
 
-def _flag(value: Any) -> bool:
+def boolean(value: Any) -> bool:
+    """The value itself; ValueError unless it is true or false."""
     if not isinstance(value, bool):
         raise ValueError("true or false")
     return value
@@ -132,7 +134,8 @@ def natural(value: Any) -> int:
     return value
 
 
-def _number(value: Any) -> float:
+def not_negative(value: Any) -> float:
+    """The value itself; ValueError unless it is a number of 0 or more."""
     if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < 1e9:
         raise ValueError("a number, 0 or more")
     return value
@@ -339,8 +342,10 @@ class Family:
         architectures: Published class -> what our model is given for it besides the settings. The
             first that fits a model of ours is what it is saved as.
         tasks: Task -> published class, for `load(folder, task)`.
-        make: Function of our arguments that gives a built model.
-        arguments: Function of a model that gives its arguments, as `make` takes them.
+        make: Function of our arguments that makes a model, which is not built.
+        read: Function of a built model that reads its arguments, as `make` takes them, from
+            attributes of its parts. `check_same` finds what they cannot express.
+        shape: Function of our arguments that gives the shape that the model is built for.
         classes: Whether our model has `num_classes`, which `id2label` names.
         others: Further classes of ours, of architectures that add more than a head.
     """
@@ -351,7 +356,8 @@ class Family:
     architectures: Mapping[str, dict[str, Any]]
     tasks: Mapping[str, str]
     make: Callable[[dict[str, Any]], Any]
-    arguments: Callable[[Any], dict[str, Any]]
+    read: Callable[[Any], dict[str, Any]]
+    shape: Callable[[dict[str, Any]], Any] = lambda arguments: (None, None)
     classes: bool = False
     others: tuple[type[keras.Model], ...] = ()
 
@@ -360,9 +366,41 @@ class Family:
         """Its `model_type`."""
         return self.configuration.name
 
+    def build(self, arguments: dict[str, Any]) -> Any:
+        """Returns a built model of our arguments."""
+        model = self.make(arguments)
+        model.build(self.shape(arguments))
+        return model
 
-def of_images(title: str) -> dict[str, Any]:
-    """The arguments of `Family` for an encoder of images and its classifier, `{title}Model` ..."""
+    def describe(self, model: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Returns the published configuration of a built model, and our arguments.
+
+        Raises:
+            ValueError: If the published code has no such model; the message names the setting.
+        """
+        try:
+            arguments = self.read(model)
+        except AttributeError as error:
+            received = None if error.obj is None else type(error.obj).__name__
+            raise ValueError(
+                f"save: models of type {self.name} must have a part with `{error.name}`. "
+                f"Received: {received} in its place"
+            ) from None
+        config = self.configuration.write(arguments)
+        try:
+            expected = self.make(arguments)
+        except ValueError as error:
+            raise ValueError(f"save: for models of type {self.name} {error}") from None
+        check_same(model, expected, self.name)
+        return config, arguments
+
+
+def image_classes(title: str) -> dict[str, Any]:
+    """Returns the arguments of `Family` that name an image encoder and its classifier.
+
+    Args:
+        title: Start of the names of the published classes.
+    """
     encoder, classifier = f"{title}Model", f"{title}ForImageClassification"
     return {
         "architectures": {encoder: {"num_classes": None}, classifier: {}},

@@ -6,10 +6,10 @@ from typing import Any
 
 from keras_transformers.models import LanguageModel, SpanHead
 from keras_transformers.pretrained.decoders import (
-    language_model_keywords,
     make_language_model,
     one_window,
     padding,
+    read_language_model,
     rope,
     windows_of_layers,
 )
@@ -24,11 +24,11 @@ from keras_transformers.pretrained.family import (
     number,
     size,
 )
-from keras_transformers.pretrained.parts import (
-    OF_DECODERS,
-    WITHOUT_SPANS,
-    head_of_decoder,
-    of_texts,
+from keras_transformers.pretrained.heads import (
+    DECODER_HEADS,
+    DECODER_HEADS_WITHOUT_SPANS,
+    decoder_head_mappings,
+    text_classes,
 )
 from keras_transformers.pretrained.weight_mapping import (
     LINEAR,
@@ -58,7 +58,7 @@ def ends(model: LanguageModel) -> Mappings:
     return [
         WeightMapping(tokens, "model.embed_tokens.weight", also=(HEAD,) if tied else ()),
         WeightMapping("embedding/token_embedding/output_embedding", HEAD),
-        *head_of_decoder(model),
+        *decoder_head_mappings(model),
     ]
 
 
@@ -182,9 +182,9 @@ def _family(
         ),
         weights=Weights(mappings, SIZES, LAYERS, projections=projections),
         model=LanguageModel,
-        **of_texts(title, OF_DECODERS),
+        **text_classes(title, DECODER_HEADS),
         make=make_language_model,
-        arguments=language_model_keywords,
+        read=read_language_model,
     )
 
 
@@ -314,9 +314,9 @@ GEMMA2 = Family(
     ),
     weights=Weights(_gemma2_mappings, SIZES, LAYERS, projections=projections),
     model=LanguageModel,
-    **of_texts("Gemma2", WITHOUT_SPANS),
+    **text_classes("Gemma2", DECODER_HEADS_WITHOUT_SPANS),
     make=make_language_model,
-    arguments=language_model_keywords,
+    read=read_language_model,
 )
 
 
@@ -387,7 +387,7 @@ PHI3 = Family(
         layers=LAYERS,
     ),
     model=LanguageModel,
-    **of_texts("Phi3", WITHOUT_SPANS),
+    **text_classes("Phi3", DECODER_HEADS_WITHOUT_SPANS),
     make=make_language_model,
-    arguments=language_model_keywords,
+    read=read_language_model,
 )
