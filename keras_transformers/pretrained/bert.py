@@ -20,6 +20,7 @@ from keras_transformers.pretrained.family import (
     Weights,
     activation,
     number,
+    read_block,
     size,
 )
 from keras_transformers.pretrained.heads import ENCODER_HEADS, read_head, text_classes
@@ -59,7 +60,7 @@ def _replace_head(arguments: dict[str, Any], head: keras.layers.Layer | None) ->
 
 def read_encoder(model: TextEncoder) -> dict[str, Any]:
     """Returns the keywords that `make_encoder` makes such a model of."""
-    embedding, block = model.embedding, model.encoder_blocks[0]
+    embedding = model.embedding
     return {
         "vocab_size": embedding.vocab_size,
         "hidden_dim": embedding.hidden_dim,
@@ -70,11 +71,7 @@ def read_encoder(model: TextEncoder) -> dict[str, Any]:
         "embedding_dim": embedding.embedding_dim,
         "num_layers": len(model.encoder_blocks),
         "dropout": model.configuration.dropout,
-        "num_heads": block.mixer.num_heads,
-        "attention_dropout": block.mixer.dropout,
-        "mlp_dim": block.feed_forward.mlp_dim,
-        "activation": keras.activations.serialize(block.feed_forward.activation),
-        "norm_epsilon": block.mixer_norm.epsilon,
+        **read_block(model.encoder_blocks[0]),
         **_read_head(model.head),
     }
 

@@ -34,6 +34,7 @@ from keras_transformers.pretrained.family import (
     natural,
     number,
     positive,
+    read_block,
     size,
 )
 from keras_transformers.pretrained.vit import image_shape
@@ -80,29 +81,29 @@ class DualConfiguration(Configuration):
         return super().known | self.text.known | self.image.known | OURS.keys() | first
 
     def read(self, config: dict[str, Any], where: Any) -> dict[str, Any]:
-        """As `Configuration.read`; what is inside becomes a dict of arguments of each encoder."""
+        """Returns our arguments, with a dict of those of each encoder."""
         arguments = super().read(config, where)
         for name, inner in self._inner.items():
-            found = self._said(config, name)
-            if not isinstance(found, dict):
-                raise ValueError(f"{where}: `{name}` must be a dict. Received: {found!r:.200}")
-            arguments[OURS[name]] = inner.read(found, f"{where}: in `{name}`")
+            settings = self._inner_config(config, name)
+            if not isinstance(settings, dict):
+                raise ValueError(f"{where}: `{name}` must be a dict. Received: {settings!r:.200}")
+            arguments[OURS[name]] = inner.read(settings, f"{where}: in `{name}`")
         return arguments
 
-    def _said(self, config: Mapping[str, Any], name: str) -> Any:
-        """The configuration inside; empty where it has nothing but defaults."""
+    def _inner_config(self, config: Mapping[str, Any], name: str) -> Any:
+        """Returns the configuration of an encoder; empty if it has nothing but defaults."""
         first = config.get(f"{name}_dict") if self.replaced else None
         return (config.get(name) or {}) if first is None else first
 
     def extent(self, config: dict[str, Any], setting: Any) -> Any:
-        """As `Configuration.extent`; "text_config.hidden_size" is that of an encoder."""
+        """Returns the value of a setting; "text_config.hidden_size" is one of an encoder."""
         name, dot, rest = setting.partition(".") if isinstance(setting, str) else ("", "", "")
         if dot:
-            return self._inner[name].extent(self._said(config, name), rest)
+            return self._inner[name].extent(self._inner_config(config, name), rest)
         return super().extent(config, setting)
 
     def write(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """As `Configuration.write`."""
+        """Returns the published configuration for our arguments."""
         config = super().write(arguments)
         return config | {k: v.write(arguments[OURS[k]]) for k, v in self._inner.items()}
 
@@ -206,16 +207,10 @@ def dual_shape(arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 def read_encoder(model: TextEncoder | ViT) -> dict[str, Any]:
     """Returns the arguments that `encoder_settings` write, of either encoder."""
-    block = model.encoder_blocks[0]
-    network = block.feed_forward
     return {
         "hidden_dim": model.embedding.hidden_dim,
         "num_layers": len(model.encoder_blocks),
-        "num_heads": block.mixer.num_heads,
-        "attention_dropout": block.mixer.dropout,
-        "mlp_dim": network.mlp_dim,
-        "activation": keras.activations.serialize(network.activation),
-        "norm_epsilon": block.mixer_norm.epsilon,
+        **read_block(model.encoder_blocks[0]),
     }
 
 
@@ -393,7 +388,7 @@ HEAD = "vision_model.head"
 
 
 def _read_sides(config: dict[str, Any]) -> list[int]:
-    """What of an image is in whole patches: the published convolution passes over the rest."""
+    """Returns the size of the whole patches, to which the published convolution is applied."""
     side, patch = config["image_size"], config["patch_size"]
     if side < patch:
         raise ValueError(f"`image_size` must be at least `patch_size`={patch}. Received: {side}")
@@ -484,7 +479,7 @@ SIGLIP = Family(
         image=Configuration(
             name="siglip_vision_model",
             settings=(*encoder_settings(768, 3072, 12, ACTIVATION, 1e-6), *image_settings(16)),
-            combined=(Combined("whole_size", (), _read_sides, lambda found: {}),),
+            combined=(Combined("whole_size", (), _read_sides, lambda arguments: {}),),
             settled={"vision_use_head": (True,)},
         ),
     ),

@@ -25,7 +25,7 @@ from keras_transformers.layers import (
 )
 from keras_transformers.layers.parts import serialized
 from keras_transformers.models import LanguageModel, TextEmbedding
-from keras_transformers.pretrained.family import Combined
+from keras_transformers.pretrained.family import Combined, read_block
 from keras_transformers.pretrained.heads import decoder_head, read_decoder_head
 
 # In older files, in files of transformers 5, and beside both.
@@ -243,15 +243,12 @@ def _windows(kinds: Any, config: Config, default: int | None) -> list[int | None
     return windows if any(windows) else None
 
 
-# What Gemma has otherwise: norms on both sides of a branch, whose factors are one and an offset,
-# and embeddings times the root of the width.
-PLAIN = {"normalized": False, "score_scale": None, "score_cap": None, "logits_cap": None}
-PLAIN |= {"gemma": False}
-
-
 def make_language_model(arguments: dict[str, Any]) -> LanguageModel:
-    """Makes a model of flat arguments."""
-    arguments = {**PLAIN, **arguments}
+    """Makes a model of flat arguments.
+
+    With `gemma`, blocks have norms on both sides of a branch, whose factors are one plus an offset,
+    and embeddings are multiplied by the root of the width.
+    """
     windows = arguments["windows"]
     blocks = [_block(arguments, window) for window in windows or [None]]
     if windows and len(set(windows)) == 1:
@@ -276,7 +273,7 @@ def make_language_model(arguments: dict[str, Any]) -> LanguageModel:
 def read_language_model(model: LanguageModel) -> dict[str, Any]:
     """Returns the arguments that `make_language_model` makes such a model of."""
     embedding, block = model.embedding, model.decoder_blocks[0]
-    mixer, network, position = block.mixer, block.feed_forward, block.mixer.position
+    mixer, position = block.mixer, block.mixer.position
     shared, key_dim, _ = mixer.head_dims
     # As the attention was given them: None where they follow from others.
     widths = {"key_dim": mixer.key_dim, "num_key_value_heads": mixer.num_key_value_heads}
@@ -292,12 +289,11 @@ def read_language_model(model: LanguageModel) -> dict[str, Any]:
         "tied": embedding.tie_weights,
         "num_layers": len(model.decoder_blocks),
         "dropout": model.configuration.dropout,
-        "num_heads": mixer.num_heads,
+        **read_block(block),
         "num_key_value_heads": shared,
         "head_dim": key_dim,
         "widths": widths,
         "attention_bias": mixer.use_bias,
-        "attention_dropout": mixer.dropout,
         "rope": {
             "max_wavelength": position.max_wavelength,
             "rotary_dim": position.rotary_dim,
@@ -307,10 +303,7 @@ def read_language_model(model: LanguageModel) -> dict[str, Any]:
         },
         "windows": windows if any(windows) else None,
         **_read_score(mixer.score),
-        "mlp_dim": network.mlp_dim,
-        "mlp_bias": network.use_bias,
-        "activation": keras.activations.serialize(network.activation),
-        "norm_epsilon": block.mixer_norm.epsilon,
+        "mlp_bias": block.feed_forward.use_bias,
         "gemma": isinstance(block, SandwichDecoderBlock),
         **read_decoder_head(model.head),
     }

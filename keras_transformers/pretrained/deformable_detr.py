@@ -80,7 +80,7 @@ def _layers() -> Mappings:
 
 
 def _levels(model: Any) -> Mappings:
-    """Those of the maps' projections and norms."""
+    """Returns the mappings of the projections and norms of the maps."""
     mappings: Mappings = [WeightMapping("levels/embedding", "model.level_embed")]
     for i, projection in enumerate(model.levels.projections):
         theirs = f"model.input_proj.{i}"
@@ -94,7 +94,7 @@ def _levels(model: Any) -> Mappings:
 
 
 def _heads(model: Any) -> Mappings:
-    """Those of the heads that all layers share, or of each layer's and of the proposals'."""
+    """Returns the mappings of the heads of all layers, or of each layer and of the proposals."""
     layers, classes, boxes = len(model.decoder_blocks), "class_embed", "bbox_embed"
     if not model.queries.refine:  # which some files have as often as there are layers
         of_class, of_box = ([f"{each}.{i}" for i in range(layers)] for each in (classes, boxes))
@@ -111,9 +111,12 @@ def _heads(model: Any) -> Mappings:
 
 
 def _head(ours: str, classes: list[str], boxes: list[str], tied: bool = False) -> Mappings:
-    """Those of one head, of which a file has one or more of each list; the first is written.
+    """Returns the mappings of one head.
 
-    With `tied`, a class head that is not there is that of the first layer.
+    Args:
+        ours: Our name of the head.
+        classes, boxes: Published names, of which a file has one or more. The first is written.
+        tied: Whether a class head that a file lacks is that of the first layer.
     """
     parts = [(f"{ours}/class_head", classes, "")]
     for k, layer in enumerate(("hidden_0", "hidden_1", "output")):

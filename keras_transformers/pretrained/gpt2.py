@@ -2,8 +2,6 @@
 
 from typing import Any
 
-import keras
-
 from keras_transformers.models import LanguageModel
 from keras_transformers.pretrained.decoders import padding
 from keras_transformers.pretrained.family import (
@@ -13,6 +11,7 @@ from keras_transformers.pretrained.family import (
     activation,
     flag,
     number,
+    read_block,
     size,
 )
 from keras_transformers.pretrained.heads import (
@@ -45,8 +44,7 @@ def _make(arguments: dict[str, Any]) -> LanguageModel:
 
 
 def _read(model: LanguageModel) -> dict[str, Any]:
-    embedding, block = model.embedding, model.decoder_blocks[0]
-    head = read_decoder_head(model.head)
+    embedding, head = model.embedding, read_decoder_head(model.head)
     return {
         "vocab_size": embedding.vocab_size,
         "hidden_dim": embedding.hidden_dim,
@@ -55,11 +53,7 @@ def _read(model: LanguageModel) -> dict[str, Any]:
         "tie_weights": embedding.tie_weights,
         "num_layers": len(model.decoder_blocks),
         "dropout": model.configuration.dropout,
-        "num_heads": block.mixer.num_heads,
-        "attention_dropout": block.mixer.dropout,
-        "mlp_dim": block.feed_forward.mlp_dim,
-        "activation": keras.activations.serialize(block.feed_forward.activation),
-        "norm_epsilon": block.mixer_norm.epsilon,
+        **read_block(model.decoder_blocks[0]),
         **head,
         # A model that wrote text before it got its head may have a table of logits.
         "has_unused_table": head["head"] is not None and not embedding.tie_weights,

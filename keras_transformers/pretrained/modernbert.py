@@ -54,7 +54,7 @@ def _norm(arguments: Mapping[str, Any]) -> keras.layers.LayerNormalization:
 
 
 def _blocks(arguments: Mapping[str, Any]) -> list[EncoderBlock]:
-    """The blocks in order; what differs is the attention, and that the first lacks a norm."""
+    """Makes the blocks in order, which differ in the attention; the first lacks a norm."""
     kinds: dict[bool, Any] = {False: SelfAttention, True: LocalAttention}
     attentions = {
         local: kind(
@@ -187,20 +187,20 @@ POOLING = {"cls": "token", "mean": "mean"}
 def _layer_types(config: Mapping[str, Any]) -> Any:
     """Of older files, which say that every n-th layer is global; what they say if it is wrong."""
     every, layers = config.get("global_attn_every_n_layers", 3), config.get("num_hidden_layers", 22)
-    for each in (every, layers):
-        if not isinstance(each, int) or not 0 < each <= MOST_LAYERS:
-            return each
+    for count in (every, layers):
+        if not isinstance(count, int) or not 0 < count <= MOST_LAYERS:
+            return count
     return [LOCAL if i % every else GLOBAL for i in range(layers)]
 
 
 def _read_layer_types(types: Any) -> list[bool]:
-    """Which layers are local."""
+    """Returns for each layer whether it is local."""
     if not isinstance(types, list) or not {*types} <= {GLOBAL, LOCAL}:
         raise ValueError(
             f"a list of {GLOBAL!r} and {LOCAL!r}, or `global_attn_every_n_layers` a positive "
             "integer"
         )
-    return [each == LOCAL for each in types]
+    return [kind == LOCAL for kind in types]
 
 
 def _rotary(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -208,24 +208,24 @@ def _rotary(config: Mapping[str, Any]) -> dict[str, Any]:
     return {kind: {"rope_theta": config.get(name)} for kind, name in OLDER.items()}
 
 
-def _read_wavelengths(asked: Any) -> list[float]:
-    """The longest wavelengths of global and of local layers."""
-    found = []
+def _read_wavelengths(parameters: Any) -> list[float]:
+    """Returns the longest wavelengths of global and of local layers."""
+    wavelengths = []
     for kind, default in WAVELENGTHS.items():
-        each = dict((asked or {}).get(kind) or {})
-        wavelength = each.pop("rope_theta", None) or default
-        if each.pop("rope_type", "default") != "default" or any(each.values()):
+        settings = dict((parameters or {}).get(kind) or {})
+        wavelength = settings.pop("rope_theta", None) or default
+        if settings.pop("rope_type", "default") != "default" or any(settings.values()):
             raise ValueError(f"of `rope_type` 'default' for {kind}, without a scaling")
         if isinstance(wavelength, bool) or not isinstance(wavelength, int | float):
             raise ValueError(f"such that `rope_theta` of {kind} is a number")
-        found.append(float(wavelength))
-    return found
+        wavelengths.append(float(wavelength))
+    return wavelengths
 
 
-def _write_wavelengths(found: list[float]) -> dict[str, Any]:
+def _write_wavelengths(wavelengths: list[float]) -> dict[str, Any]:
     return {
         kind: {"rope_type": "default", "rope_theta": wavelength}
-        for kind, wavelength in zip(WAVELENGTHS, found, strict=True)
+        for kind, wavelength in zip(WAVELENGTHS, wavelengths, strict=True)
     }
 
 
@@ -292,7 +292,7 @@ MODERNBERT_CONFIGURATION = Configuration(
             "local",
             _layer_types,
             _read_layer_types,
-            lambda local: [LOCAL if each else GLOBAL for each in local],
+            lambda local: [LOCAL if is_local else GLOBAL for is_local in local],
         ),
         Setting("rope_parameters", "wavelengths", _rotary, _read_wavelengths, _write_wavelengths),
         Setting("local_attention", "window_size", 128, _window),

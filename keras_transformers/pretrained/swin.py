@@ -91,19 +91,19 @@ def _read_depths(value: Any) -> Any:
     return value
 
 
-def _of_stages(theirs: str, ours: str, default: list[int], least: int) -> Combined:
-    """A list with an integer of each stage; of a longer one the published code reads as many."""
+def _stage_setting(theirs: str, ours: str, default: list[int], minimum: int) -> Combined:
+    """Returns the setting of a list with an integer for each stage, which may be longer."""
 
     def read(config: dict[str, Any]) -> list[int | None]:
         value, stages = config.get(theirs, default), len(config["depths"])
-        right = isinstance(value, list) and len(value) >= stages
-        if not right or not all(isinstance(each, int) and each >= least for each in value):
-            what = f"{stages} integers, {least} or more, one of each of `depths`"
+        is_long_enough = isinstance(value, list) and len(value) >= stages
+        if not is_long_enough or not all(isinstance(x, int) and x >= minimum for x in value):
+            what = f"{stages} integers, {minimum} or more, one of each of `depths`"
             raise ValueError(f"`{theirs}` must be a list of {what}. Received: {value!r}")
-        return [each or None for each in value[:stages]]
+        return [number or None for number in value[:stages]]
 
-    def write(given: dict[str, Any]) -> dict[str, Any]:
-        return {theirs: [each or 0 for each in given[ours]]}
+    def write(arguments: dict[str, Any]) -> dict[str, Any]:
+        return {theirs: [number or 0 for number in arguments[ours]]}
 
     return Combined(ours, (theirs,), read, write)
 
@@ -196,7 +196,7 @@ def _family(
     configuration = Configuration(
         name=name,
         settings=SETTINGS,
-        combined=(_of_stages("num_heads", "num_heads", [3, 6, 12, 24], 1), *more),
+        combined=(_stage_setting("num_heads", "num_heads", [3, 6, 12, 24], 1), *more),
         # Their code attends to the tokens that fill the last windows.
         fixed={"version": version, "mask_padding": False},
         settled={"use_absolute_embeddings": (False,)},
@@ -233,5 +233,5 @@ def _family(
 
 
 SWIN = _family("swin", "Swin", 1, _table, ())
-WINDOWS = _of_stages("pretrained_window_sizes", "pretrained_window_size", [0] * len(DEPTHS), 0)
+WINDOWS = _stage_setting("pretrained_window_sizes", "pretrained_window_size", [0] * len(DEPTHS), 0)
 SWINV2 = _family("swinv2", "Swinv2", 2, _network, (WINDOWS,))

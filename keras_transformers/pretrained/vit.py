@@ -3,9 +3,6 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import keras
-
-from keras_transformers.layers import EncoderBlock
 from keras_transformers.models import MAE, ViT
 from keras_transformers.models.vit import STEMS
 from keras_transformers.pretrained.family import (
@@ -16,6 +13,7 @@ from keras_transformers.pretrained.family import (
     activation,
     image_classes,
     number,
+    read_block,
     size,
 )
 from keras_transformers.pretrained.weight_mapping import (
@@ -108,25 +106,7 @@ def make_vit(arguments: dict[str, Any]) -> ViT:
 
 def read_vit(model: ViT) -> dict[str, Any]:
     """Returns the keywords that `make_vit` makes such a model of."""
-    return {**read_vit_model(model), **read_vit_block(model.encoder_blocks[0])}
-
-
-def read_vit_block(block: EncoderBlock) -> dict[str, Any]:
-    """Returns the keywords of a block with plain attention and a plain network."""
-    mixer, network = block.mixer, block.feed_forward
-    return {
-        "num_heads": mixer.num_heads,
-        "attention_dropout": mixer.dropout,
-        "qkv_bias": mixer.use_bias != "output",
-        "mlp_dim": network.mlp_dim,
-        "activation": keras.activations.serialize(network.activation),
-        "norm_epsilon": block.mixer_norm.epsilon,
-    }
-
-
-def read_vit_model(model: ViT) -> dict[str, Any]:
-    """Returns the keywords of everything but the parts of the blocks."""
-    embedding, pooling = model.embedding, model.pooling
+    embedding, pooling, block = model.embedding, model.pooling, model.encoder_blocks[0]
     stems = {kind: name for name, kind in STEMS.items()}
     stem = type(embedding.patch_embedding)
     is_distilled = pooling.kind == "distilled"
@@ -144,7 +124,9 @@ def read_vit_model(model: ViT) -> dict[str, Any]:
         "registers": embedding.registers,
         "antialias": embedding.antialias,
         "num_layers": len(model.encoder_blocks),
-        "dropout": model.encoder_blocks[0].dropout,
+        **read_block(block),
+        "qkv_bias": block.mixer.use_bias != "output",
+        "dropout": block.dropout,
         "drop_path": model.block.layer.drop_path,
         "pooling": "token" if is_distilled else pooling.kind,
         "representation_dim": pooling.representation_dim,
