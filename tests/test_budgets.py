@@ -132,7 +132,6 @@ SINGLE_IMPORTER = {
     "models.calibration",
     "optimizer_kernels",
     "pretrained.adapter_weights",
-    "pretrained.bart",
     "pretrained.beit",
     "pretrained.bert",
     "pretrained.clip",

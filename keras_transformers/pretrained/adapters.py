@@ -158,19 +158,18 @@ def _candidates(
     model: Any, name: str | None, caller: str
 ) -> Iterator[tuple[Family, str, list[Part]]]:
     """Families and classes that the model could be of, and its layers by their names."""
-    refused: list[str] = []
-    found = False
-    for family, architecture, _, _ in descriptions(
-        model, name or getattr(model, "published_as", None), refused
-    ):
-        found = True
+    refusals: list[str] = []
+    has_candidates = False
+    name = name or getattr(model, "published_as", None)
+    for family, architecture, _, _ in descriptions(model, name, refusals):
+        has_candidates = True
         yield (
             family,
             architecture,
             parts_of(model, family.weights, architecture in family.weights.bare),
         )
-    if not found:
-        reasons = " ".join(dict.fromkeys(refused))
+    if not has_candidates:
+        reasons = " ".join(dict.fromkeys(refusals))
         raise ValueError(
             f"{caller}: `model` must be one that `save` can write, or its modules have no names. "
             f"Received: a {type(model).__name__}. {reasons}"

@@ -3,11 +3,23 @@
 from collections.abc import Mapping
 from typing import Any
 
+import keras
 import numpy as np
 from keras import ops
 
 from keras_transformers.annotations import Array
-from keras_transformers.layers import sinusoidal_encoding
+from keras_transformers.layers import (
+    CausalSelfAttention,
+    CrossAttention,
+    DecoderBlock,
+    EncoderBlock,
+    FeedForward,
+    PositionalEncoding,
+    PositionEmbedding,
+    SelfAttention,
+    TokenEmbedding,
+    sinusoidal_encoding,
+)
 from keras_transformers.models import Transformer
 from keras_transformers.pretrained.family import (
     Combined,
@@ -20,7 +32,6 @@ from keras_transformers.pretrained.family import (
     positive,
     size,
 )
-from keras_transformers.pretrained.parts import OFFSET, make_translator, translator_keywords
 from keras_transformers.pretrained.weight_mapping import (
     AsIs,
     Computed,
@@ -29,6 +40,119 @@ from keras_transformers.pretrained.weight_mapping import (
     bart_layers,
     norm,
 )
+
+EPSILON = 1e-5  # of every norm
+OFFSET = 2  # rows of BART's tables of positions in front of that of the first token
+
+
+def make_translator(arguments: dict[str, Any]) -> Transformer:
+    """Makes a translator of flat arguments.
+
+    Raises:
+        ValueError: If the sizes of the vocabularies do not fit, or heads do not divide the width.
+    """
+    vocab_sizes = arguments["vocab_size"], arguments["target_vocab_size"]
+    if arguments["shared"] and vocab_sizes[0] != vocab_sizes[1]:
+        raise ValueError(
+            "With `share_encoder_decoder_embeddings` both sides must have one `vocab_size`. "
+            f"Received: {vocab_sizes[0]} and {vocab_sizes[1]}"
+        )
+    width = arguments["hidden_dim"]
+    for name in ("num_heads", "decoder_num_heads"):
+        if width % arguments[name]:
+            raise ValueError(f"`{name}` must divide the width {width}. Received: {arguments[name]}")
+    target = _table(arguments, vocab_sizes[1], arguments["logits_bias"])
+    both = (_table(arguments, vocab_sizes[0], False), target)
+    attention = {"dropout": arguments["attention_dropout"]}
+    heads, decoder_heads = arguments["num_heads"], arguments["decoder_num_heads"]
+    return Transformer(
+        num_layers=(arguments["num_layers"], arguments["num_decoder_layers"]),
+        dropout=arguments["dropout"],
+        embedding=target if arguments["shared"] else both,
+        positions=_positions(arguments),
+        encoder_block=EncoderBlock(
+            mixer=SelfAttention(heads, **attention),
+            **_shared_parts(arguments, arguments["mlp_dim"]),
+        ),
+        decoder_block=DecoderBlock(
+            mixer=CausalSelfAttention(decoder_heads, **attention),
+            cross_attention=CrossAttention(decoder_heads, **attention),
+            **_shared_parts(arguments, arguments["decoder_mlp_dim"]),
+        ),
+    )
+
+
+def _table(arguments: dict[str, Any], rows: int, logits_bias: bool) -> TokenEmbedding:
+    return TokenEmbedding(
+        rows,
+        arguments["hidden_dim"],
+        arguments["scale_embedding"],
+        logits_bias=logits_bias,
+        padding_id=arguments["padding_id"],
+    )
+
+
+def _positions(arguments: dict[str, Any]) -> Any:
+    """Makes sines as Marian has them, or as fairseq; or two tables, each with a norm behind it."""
+    if arguments["positions"] == "halves":
+        return PositionalEncoding(layout="halves")
+    if arguments["positions"] == "fairseq":
+        # Its slowest rate is 1 / 10000 itself; and positions are numbered from the padding's on.
+        width = arguments["hidden_dim"]
+        if width % 2 or width < 4:
+            raise ValueError(f"`d_model` must be even and at least 4. Received: {width}")
+        slowest = 10000.0 ** (width / (width - 2))
+        return PositionalEncoding(slowest, "add", "halves", arguments["padding_id"] + 1)
+    norm = keras.layers.LayerNormalization(epsilon=EPSILON)
+    rows = arguments["table_rows"]
+    source, target = (PositionEmbedding(rows, first_position=OFFSET, norm=norm) for _ in range(2))
+    return source, target
+
+
+def _shared_parts(arguments: dict[str, Any], mlp_dim: int) -> dict[str, Any]:
+    """Returns the arguments of a block that are the same in encoder and decoder."""
+    return {
+        "dropout": arguments["dropout"],
+        "feed_forward": FeedForward(mlp_dim, arguments["activation"]),
+        "norm_first": arguments["norm_first"],
+        "norm": keras.layers.LayerNormalization(epsilon=EPSILON),
+    }
+
+
+def translator_shape(arguments: dict[str, Any]) -> dict[str, Any]:
+    """Returns the shape that a translator is built for."""
+    return {"source": (None, None), "target": (None, None)}
+
+
+def read_translator(model: Transformer) -> dict[str, Any]:
+    """Returns the arguments that `make_translator` makes such a model of."""
+    source, target = model.source_embedding, model.target_embedding
+    encoder, decoder = model.encoder_blocks[0], model.decoder_blocks[0]
+    arguments = {
+        "vocab_size": source.vocab_size,
+        "target_vocab_size": target.vocab_size,
+        "shared": source is target,
+        "hidden_dim": target.hidden_dim,
+        "scale_embedding": target.scale,
+        "logits_bias": target.logits_bias,
+        "padding_id": model.padding_id,
+        "num_layers": len(model.encoder_blocks),
+        "num_decoder_layers": len(model.decoder_blocks),
+        "num_heads": encoder.mixer.num_heads,
+        "decoder_num_heads": decoder.mixer.num_heads,
+        "mlp_dim": encoder.feed_forward.mlp_dim,
+        "decoder_mlp_dim": decoder.feed_forward.mlp_dim,
+        "dropout": model.configuration.dropout,
+        "attention_dropout": encoder.mixer.dropout,
+        "norm_first": encoder.norm_first,
+        "activation": keras.activations.serialize(encoder.feed_forward.activation),
+    }
+    positions = model.source_positions
+    if isinstance(positions, PositionEmbedding):
+        return {**arguments, "positions": "learned", "table_rows": positions.max_length}
+    kind = "fairseq" if positions.first_position else "halves"
+    return {**arguments, "positions": kind}
+
 
 BIAS = "final_logits_bias"
 TABLES = [f"model.{side}.embed_tokens.weight" for side in ("encoder", "decoder")]
@@ -40,15 +164,15 @@ SHARED: Mappings = [
 ]
 
 
-def _positions(shape: tuple[int, ...]) -> Array:
+def _sines(shape: tuple[int, ...]) -> Array:
     table = sinusoidal_encoding(ops.arange(shape[0]), shape[1], layout="halves")
     return np.asarray(ops.convert_to_numpy(table))
 
 
 # Of Marian and PEGASUS; they are in the files.
 COMPUTED_POSITIONS: Mappings = [
-    Computed("model.encoder.embed_positions.weight", _positions),
-    Computed("model.decoder.embed_positions.weight", _positions),
+    Computed("model.encoder.embed_positions.weight", _sines),
+    Computed("model.decoder.embed_positions.weight", _sines),
 ]
 SIDES = {"source": "encoder", "target": "decoder"}
 POSITIONS: Mappings = [
@@ -155,8 +279,9 @@ def _family(
         model=Transformer,
         architectures={kind: {}},
         tasks={task: kind},
-        make=lambda given: make_translator({**given, "target_vocab_size": given["vocab_size"]}),
-        arguments=translator_keywords,
+        make=lambda x: make_translator({**x, "target_vocab_size": x["vocab_size"]}),
+        read=read_translator,
+        shape=translator_shape,
     )
 
 
@@ -289,5 +414,6 @@ MARIAN = Family(
     architectures={"MarianMTModel": {}},
     tasks={"translation": "MarianMTModel"},
     make=make_translator,
-    arguments=translator_keywords,
+    read=read_translator,
+    shape=translator_shape,
 )

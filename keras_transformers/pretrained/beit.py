@@ -1,6 +1,5 @@
 """BEiT (Bao et al. 2022): its encoder and its classifiers."""
 
-import functools
 import math
 from typing import Any, Literal
 
@@ -11,17 +10,17 @@ from keras_transformers.pretrained.family import (
     Family,
     Setting,
     Weights,
+    image_classes,
     number,
-    of_images,
 )
 from keras_transformers.pretrained.vit import (
     FIXED,
     SETTINGS,
-    arguments_of_vit,
     embedding_mappings,
     encoder_mappings,
-    keywords_of_block,
+    image_shape,
     make_vit,
+    read_vit,
     sizes,
 )
 from keras_transformers.pretrained.weight_mapping import (
@@ -35,47 +34,42 @@ from keras_transformers.pretrained.weight_mapping import (
 MOST_PATCHES = 64  # along a side
 # Keys have none.
 BIASES: tuple[Literal["query", "value", "output"], ...] = ("query", "value", "output")
+KEYWORDS_OF_MIXER = ("attention_dropout", "qkv_bias", "relative")
 LAYER = "beit.encoder.layer.{i}"
 TABLE = f"{LAYER}.attention.attention.relative_position_bias.relative_position_bias_table"
 
 
-def _mixer(arguments: dict[str, Any], grid: list[int]) -> SelfAttention:
-    """The attention of a block for a grid of patches."""
-    return SelfAttention(
+def _make(arguments: dict[str, Any]) -> ViT:
+    """Makes an encoder of flat arguments.
+
+    Raises:
+        ValueError: If blocks with relative positions cannot have the size of the images.
+    """
+    sides = arguments["image_size"]
+    grid = [side // arguments["patch_size"] for side in sides]
+    if arguments["relative"] and sides[0] != sides[1]:
+        raise ValueError(f"`image_size` must be of a square. Received: {sides}")
+    if arguments["relative"] and grid[0] > MOST_PATCHES:  # all pairs of which are numbered
+        raise ValueError(
+            f"`image_size` must be at most {MOST_PATCHES} patches. Received: {grid[0]}"
+        )
+    mixer = SelfAttention(
         arguments["num_heads"],
         dropout=arguments["attention_dropout"],
         use_bias=BIASES,
         position=GridRelativeBias(grid, 1) if arguments["relative"] else None,
     )
+    keywords = {name: x for name, x in arguments.items() if name not in KEYWORDS_OF_MIXER}
+    return make_vit({**keywords, "mixer": mixer})
 
 
-def _make(arguments: dict[str, Any]) -> Any:
-    arguments = dict(arguments)
-    sides = arguments["image_size"]
-    if arguments["relative"] and sides[0] != sides[1]:
-        raise ValueError(f"`image_size` must be of a square. Received: {sides}")
-    grid = [side // arguments["patch_size"] for side in sides]
-    if arguments["relative"] and grid[0] > MOST_PATCHES:  # all pairs of which are numbered
-        raise ValueError(
-            f"`image_size` must be at most {MOST_PATCHES} patches. Received: {grid[0]}"
-        )
-    mixer = _mixer(arguments, grid)
-    kept = {k: v for k, v in arguments.items() if k not in ("attention_dropout", "relative")}
-    return make_vit({**kept, "mixer": mixer})
-
-
-def _of_block(grid: list[int], block: Any) -> dict[str, Any]:
-    """What `vit_block` makes such a block of, if it does."""
-    found = {**keywords_of_block(block), "layer_scale": block.layer_scale}
-    del found["qkv_bias"]  # which a mixer says itself
-    position = getattr(block.mixer, "position", None)
-    return {**found, "mixer": _mixer({**found, "relative": position is not None}, grid)}
-
-
-def _arguments(model: ViT) -> dict[str, Any]:
-    grid = list(model.grid(model.get_config()["image_size"]))
-    found = arguments_of_vit(model, functools.partial(_of_block, grid))
-    return {**found, "relative": found["mixer"].position is not None}
+def _read(model: ViT) -> dict[str, Any]:
+    block = model.encoder_blocks[0]
+    return {
+        **read_vit(model),
+        "relative": block.mixer.position is not None,
+        "layer_scale": block.layer_scale,
+    }
 
 
 def _mappings(model: Any) -> Mappings:
@@ -99,7 +93,7 @@ def _scale(value: Any) -> float | None:
 
 
 def _one_of(ours: Any, both: tuple[Any, Any]) -> bool:
-    """Whether it is the second; ValueError if it is neither."""
+    """Returns whether a value is the second of two; raises ValueError if it is neither."""
     if not isinstance(ours, str | None) or ours not in both:
         raise ValueError(f"{both[0]!r} or {both[1]!r}")
     return ours == both[1]
@@ -150,7 +144,8 @@ BEIT = Family(
     configuration=BEIT_CONFIGURATION,
     weights=BEIT_WEIGHTS,
     model=ViT,
-    **of_images("Beit"),
+    **image_classes("Beit"),
     make=_make,
-    arguments=_arguments,
+    read=_read,
+    shape=image_shape,
 )

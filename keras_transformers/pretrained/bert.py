@@ -3,7 +3,15 @@
 from collections.abc import Callable
 from typing import Any
 
-from keras_transformers.models import HeadTransform, MaskedLanguageHead, TaggingHead, TextEncoder
+import keras
+
+from keras_transformers.models import (
+    ClassificationHead,
+    HeadTransform,
+    MaskedLanguageHead,
+    TaggingHead,
+    TextEncoder,
+)
 from keras_transformers.models.text_encoder import HEAD_WORDS, encoder_head, encoder_norm
 from keras_transformers.pretrained.family import (
     Configuration,
@@ -12,17 +20,10 @@ from keras_transformers.pretrained.family import (
     Weights,
     activation,
     number,
-    positive,
+    read_block,
     size,
 )
-from keras_transformers.pretrained.parts import (
-    OF_ENCODERS,
-    encoder_keywords,
-    of_restoring,
-    of_texts,
-    refused,
-    said,
-)
+from keras_transformers.pretrained.heads import ENCODER_HEADS, read_head, text_classes
 from keras_transformers.pretrained.weight_mapping import (
     Mappings,
     WeightMapping,
@@ -32,22 +33,57 @@ from keras_transformers.pretrained.weight_mapping import (
 )
 
 
-def make_encoder(arguments: dict[str, Any], restoring: str | None = None) -> TextEncoder:
-    """A built encoder of flat keywords.
+def make_encoder(arguments: dict[str, Any], head_activation: str | None = None) -> TextEncoder:
+    """Makes an encoder of flat keywords.
 
     Args:
         arguments: The keywords.
-        restoring: Name of the activation of a head that restores tokens, where it is not that of
+        head_activation: Name of the activation of a head that restores tokens; by default that of
             the blocks.
     """
-    if restoring is not None and arguments["head"] == "masked_language":
-        norm = encoder_norm(arguments["style"], arguments["norm_epsilon"])
-        table = arguments["embedding_dim"]
-        head = encoder_head("masked_language", activation=restoring, norm=norm, embedding_dim=table)
-        arguments = {k: v for k, v in arguments.items() if k not in HEAD_WORDS} | {"head": head}
-    model = TextEncoder.from_variant("base", **arguments)
-    model.build((None, None))
-    return model
+    if head_activation is not None and arguments["head"] == "masked_language":
+        head = encoder_head(
+            "masked_language",
+            activation=head_activation,
+            norm=encoder_norm("bert", arguments["norm_epsilon"]),
+            embedding_dim=arguments["embedding_dim"],
+        )
+        arguments = _replace_head(arguments, head)
+    return TextEncoder.from_variant("base", **arguments)
+
+
+def _replace_head(arguments: dict[str, Any], head: keras.layers.Layer | None) -> dict[str, Any]:
+    """Returns keywords with a layer in the place of those that make a head."""
+    keywords = {name: value for name, value in arguments.items() if name not in HEAD_WORDS}
+    return {**keywords, "head": head}
+
+
+def read_encoder(model: TextEncoder) -> dict[str, Any]:
+    """Returns the keywords that `make_encoder` makes such a model of."""
+    embedding = model.embedding
+    return {
+        "vocab_size": embedding.vocab_size,
+        "hidden_dim": embedding.hidden_dim,
+        "max_length": embedding.max_length,
+        "token_types": embedding.token_types,
+        "padding_id": embedding.padding_id,
+        "first_position": embedding.first_position,
+        "embedding_dim": embedding.embedding_dim,
+        "num_layers": len(model.encoder_blocks),
+        "dropout": model.configuration.dropout,
+        **read_block(model.encoder_blocks[0]),
+        **_read_head(model.head),
+    }
+
+
+def _read_head(head: Any) -> dict[str, Any]:
+    settings = read_head(head)
+    if isinstance(head, MaskedLanguageHead):
+        settings["head"] = "masked_language"
+    if isinstance(head, ClassificationHead):
+        settings["pooling"] = head.pooling
+        settings["pooler_activation"] = keras.activations.serialize(head.activation)
+    return settings
 
 
 def embeddings(start: str, tied: str) -> Mappings:
@@ -93,7 +129,7 @@ def bert_settings(vocab_size: int) -> tuple[Setting, ...]:
         size("num_attention_heads", "num_heads", 12),
         size("intermediate_size", "mlp_dim", 3072),
         size("max_position_embeddings", "max_length", 512),
-        size("type_vocab_size", "token_types", 2, write=positive),
+        size("type_vocab_size", "token_types", 2),
         activation("hidden_act", "activation", "gelu"),
         number("hidden_dropout_prob", "dropout", 0.1),
         number("attention_probs_dropout_prob", "attention_dropout", 0.1),
@@ -169,13 +205,12 @@ DISTILBERT_ROWS = [
     *linear("head/ends", "qa_outputs"),
 ]
 
-STYLE = {"style": "bert", "pooling": "token", "padding_id": 0, "first_position": 0}
-STYLE |= {"embedding_dim": None}
+FIXED = {"pooling": "token", "padding_id": 0, "first_position": 0, "embedding_dim": None}
 
 BERT_CONFIGURATION = Configuration(
     name="bert",
     settings=bert_settings(30522),
-    fixed={**STYLE, "pooler_activation": "tanh"},
+    fixed={**FIXED, "pooler_activation": "tanh"},
     settled={"position_embedding_type": ("absolute",), "pad_token_id": (0, None)},
     without_effect=frozenset({"classifier_dropout", "directionality", "pooler_fc_size"})
     | {"pooler_num_attention_heads", "pooler_num_fc_layers", "pooler_size_per_head"}
@@ -185,9 +220,9 @@ BERT = Family(
     configuration=BERT_CONFIGURATION,
     weights=bert_weights("bert", "Bert", lambda model: BERT_ROWS),
     model=TextEncoder,
-    **of_texts("Bert", OF_ENCODERS, BertForPreTraining=OF_ENCODERS["ForMaskedLM"]),
+    **text_classes("Bert", ENCODER_HEADS, BertForPreTraining=ENCODER_HEADS["ForMaskedLM"]),
     make=make_encoder,
-    arguments=encoder_keywords,
+    read=read_encoder,
 )
 
 DISTILBERT_CONFIGURATION = Configuration(
@@ -203,7 +238,7 @@ DISTILBERT_CONFIGURATION = Configuration(
         number("dropout", "dropout", 0.1),
         number("attention_dropout", "attention_dropout", 0.1),
     ),
-    fixed={**STYLE, "token_types": 0, "norm_epsilon": 1e-12, "pooler_activation": "relu"},
+    fixed={**FIXED, "token_types": 0, "norm_epsilon": 1e-12, "pooler_activation": "relu"},
     settled={"pad_token_id": (0, None)},
     # The table of positions is in the file, however it was made.
     without_effect=frozenset({"sinusoidal_pos_embds", "qa_dropout", "seq_classif_dropout"})
@@ -224,13 +259,13 @@ DISTILBERT = Family(
     configuration=DISTILBERT_CONFIGURATION,
     weights=DISTILBERT_WEIGHTS,
     model=TextEncoder,
-    **of_texts("DistilBert", OF_ENCODERS),
+    **text_classes("DistilBert", ENCODER_HEADS),
     make=make_encoder,
-    arguments=encoder_keywords,
+    read=read_encoder,
 )
 
 
-RESTORING = "gelu"  # of the head that restores tokens, whatever the blocks have
+HEAD_ACTIVATION = "gelu"  # of a head that restores tokens, whatever the blocks have
 MAPPINGS = [
     *embeddings("roberta.embeddings", "lm_head.decoder.weight"),
     *bert_layers("roberta"),
@@ -252,7 +287,7 @@ def _family(name: str, title: str, vocab_size: int) -> Family:
         name=name,
         settings=bert_settings(vocab_size),
         # The position of padding is its id, and the first token has the one after it.
-        fixed={**STYLE, "padding_id": 1, "first_position": 2, "pooler_activation": "tanh"},
+        fixed={**FIXED, "padding_id": 1, "first_position": 2, "pooler_activation": "tanh"},
         settled={"position_embedding_type": ("absolute",), "pad_token_id": (1,)},
         without_effect=frozenset({"classifier_dropout", "output_past"}),
     )
@@ -260,9 +295,9 @@ def _family(name: str, title: str, vocab_size: int) -> Family:
         configuration=configuration,
         weights=bert_weights("roberta", title, lambda model: [*MAPPINGS, *classes(model)]),
         model=TextEncoder,
-        **of_texts(title, OF_ENCODERS),
-        make=lambda arguments: make_encoder(arguments, RESTORING),
-        arguments=lambda model: encoder_keywords(model, RESTORING),
+        **text_classes(title, ENCODER_HEADS),
+        make=lambda arguments: make_encoder(arguments, HEAD_ACTIVATION),
+        read=read_encoder,
     )
 
 
@@ -270,7 +305,6 @@ ROBERTA = _family("roberta", "Roberta", 50265)
 XLM_ROBERTA = _family("xlm-roberta", "XLMRoberta", 30522)
 
 
-ELECTRA_RESTORING = "gelu"  # of the head that restores tokens, whatever the blocks have
 # Of the discriminator: whether each token was replaced, one logit.
 DETECTION: dict[str, Any] = {"head": "detection", "num_classes": 1}
 BLOCKS = [
@@ -301,41 +335,26 @@ def _mappings(model: Any) -> Mappings:
     return [*ELECTRA_MAPPINGS, *classes(model)]
 
 
-def _detection_head(activation: Any) -> TaggingHead:
-    return TaggingHead(1, dropout=0.0, transform=HeadTransform(activation))
-
-
-def _make(arguments: dict[str, Any]) -> TextEncoder:
+def _make_electra(arguments: dict[str, Any]) -> TextEncoder:
     if arguments["head"] == "detection":
-        head = _detection_head(arguments["activation"])
-        arguments = {k: v for k, v in arguments.items() if k not in HEAD_WORDS} | {"head": head}
-    return make_encoder(arguments, ELECTRA_RESTORING)
+        transform = HeadTransform(arguments["activation"])
+        head = TaggingHead(1, dropout=0.0, transform=transform)
+        arguments = _replace_head(arguments, head)
+    return make_encoder(arguments, HEAD_ACTIVATION)
 
 
-def _arguments(model: TextEncoder) -> dict[str, Any]:
-    found = encoder_keywords(model, of_head=_of_head)
-    return {**found, "embedding_dim": found["embedding_dim"] or found["hidden_dim"]}
-
-
-def _of_head(head: Any, found: dict[str, Any]) -> dict[str, Any] | None:
-    """The keywords of a head that restores or detects replaced tokens; None of another."""
-    if isinstance(head, MaskedLanguageHead):  # which has a transform whatever the width
-        return of_restoring(
-            head, found, ELECTRA_RESTORING, found["embedding_dim"] or found["hidden_dim"]
-        )
-    if not _detects(head):
-        return None
-    made = _detection_head(found["activation"])
-    if said(head.get_config()) != said(made.get_config()):
-        raise refused(head, said(head.get_config()), f"like {said(made.get_config())}")
-    return DETECTION
+def _read_electra(model: TextEncoder) -> dict[str, Any]:
+    arguments = read_encoder(model)
+    if arguments["embedding_dim"] is None:
+        arguments["embedding_dim"] = arguments["hidden_dim"]
+    return {**arguments, **DETECTION} if _detects(model.head) else arguments
 
 
 ELECTRA_CONFIGURATION = Configuration(
     name="electra",
     settings=(*bert_settings(30522), size("embedding_size", "embedding_dim", 128)),
     fixed={
-        **{key: value for key, value in STYLE.items() if key != "embedding_dim"},
+        **{key: value for key, value in FIXED.items() if key != "embedding_dim"},
         "pooler_activation": "gelu",
     },
     settled={"position_embedding_type": ("absolute",), "pad_token_id": (0, None)},
@@ -348,7 +367,7 @@ ELECTRA = Family(
     configuration=ELECTRA_CONFIGURATION,
     weights=bert_weights("electra", "Electra", _mappings, width="embedding_size"),
     model=TextEncoder,
-    **of_texts("Electra", OF_ENCODERS, ElectraForPreTraining=DETECTION),
-    make=_make,
-    arguments=_arguments,
+    **text_classes("Electra", ENCODER_HEADS, ElectraForPreTraining=DETECTION),
+    make=_make_electra,
+    read=_read_electra,
 )

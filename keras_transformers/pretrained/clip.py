@@ -1,7 +1,7 @@
 """CLIP (Radford et al. 2021) and SigLIP (Zhai et al. 2023)."""
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import keras
@@ -14,7 +14,6 @@ from keras_transformers.layers import (
     PatchEmbedding,
     SelfAttention,
 )
-from keras_transformers.layers.parts import serialized
 from keras_transformers.models import (
     DualEncoder,
     EndPooling,
@@ -35,9 +34,10 @@ from keras_transformers.pretrained.family import (
     natural,
     number,
     positive,
+    read_block,
     size,
 )
-from keras_transformers.pretrained.parts import parts_of, refused, said
+from keras_transformers.pretrained.vit import image_shape
 from keras_transformers.pretrained.weight_mapping import (
     FLAT,
     LINEAR,
@@ -81,29 +81,29 @@ class DualConfiguration(Configuration):
         return super().known | self.text.known | self.image.known | OURS.keys() | first
 
     def read(self, config: dict[str, Any], where: Any) -> dict[str, Any]:
-        """As `Configuration.read`; what is inside becomes a dict of arguments of each encoder."""
+        """Returns our arguments, with a dict of those of each encoder."""
         arguments = super().read(config, where)
         for name, inner in self._inner.items():
-            found = self._said(config, name)
-            if not isinstance(found, dict):
-                raise ValueError(f"{where}: `{name}` must be a dict. Received: {found!r:.200}")
-            arguments[OURS[name]] = inner.read(found, f"{where}: in `{name}`")
+            settings = self._inner_config(config, name)
+            if not isinstance(settings, dict):
+                raise ValueError(f"{where}: `{name}` must be a dict. Received: {settings!r:.200}")
+            arguments[OURS[name]] = inner.read(settings, f"{where}: in `{name}`")
         return arguments
 
-    def _said(self, config: Mapping[str, Any], name: str) -> Any:
-        """The configuration inside; empty where it has nothing but defaults."""
+    def _inner_config(self, config: Mapping[str, Any], name: str) -> Any:
+        """Returns the configuration of an encoder; empty if it has nothing but defaults."""
         first = config.get(f"{name}_dict") if self.replaced else None
         return (config.get(name) or {}) if first is None else first
 
     def extent(self, config: dict[str, Any], setting: Any) -> Any:
-        """As `Configuration.extent`; "text_config.hidden_size" is that of an encoder."""
+        """Returns the value of a setting; "text_config.hidden_size" is one of an encoder."""
         name, dot, rest = setting.partition(".") if isinstance(setting, str) else ("", "", "")
         if dot:
-            return self._inner[name].extent(self._said(config, name), rest)
+            return self._inner[name].extent(self._inner_config(config, name), rest)
         return super().extent(config, setting)
 
     def write(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """As `Configuration.write`."""
+        """Returns the published configuration for our arguments."""
         config = super().write(arguments)
         return config | {k: v.write(arguments[OURS[k]]) for k, v in self._inner.items()}
 
@@ -152,26 +152,25 @@ def image_settings(patch_size: int) -> tuple[Setting, ...]:
     )
 
 
-def layer_norm(epsilon: float) -> keras.layers.Layer:
-    """A layer norm."""
-    return keras.layers.LayerNormalization(epsilon=epsilon)
+def text_encoder(
+    arguments: Mapping[str, Any], attention: type[SelfAttention], head: keras.layers.Layer
+) -> TextEncoder:
+    """Makes the text encoder, which has no id for padding.
 
-
-def text_block(kind: Callable[..., keras.layers.Layer], found: Mapping[str, Any]) -> EncoderBlock:
-    """A pre-norm block with an attention of that kind."""
-    return EncoderBlock(
+    Args:
+        arguments: Flat arguments.
+        attention: Class of the attention.
+        head: The layer that makes one vector of a text.
+    """
+    block = EncoderBlock(
         norm_first=True,
-        mixer=kind(found["num_heads"], dropout=found["attention_dropout"]),
-        feed_forward=FeedForward(found["mlp_dim"], found["activation"]),
-        norm=layer_norm(found["norm_epsilon"]),
+        mixer=attention(arguments["num_heads"], dropout=arguments["attention_dropout"]),
+        feed_forward=FeedForward(arguments["mlp_dim"], arguments["activation"]),
+        norm=keras.layers.LayerNormalization(epsilon=arguments["norm_epsilon"]),
     )
-
-
-def text_encoder(found: Mapping[str, Any], block: EncoderBlock, head: Any) -> TextEncoder:
-    """The text encoder of these numbers; no id is set aside for padding."""
-    sizes = {name: found[name] for name in ("vocab_size", "hidden_dim", "max_length")}
+    sizes = {name: arguments[name] for name in ("vocab_size", "hidden_dim", "max_length")}
     return TextEncoder(
-        num_layers=found["num_layers"],
+        num_layers=arguments["num_layers"],
         dropout=0.0,
         block=block,
         embedding=TextEmbedding(**sizes, padding_id=-1),
@@ -179,84 +178,56 @@ def text_encoder(found: Mapping[str, Any], block: EncoderBlock, head: Any) -> Te
     )
 
 
-def image_encoder(found: Mapping[str, Any], sides: Any, embedding: Any, **parts: Any) -> ViT:
-    """The image encoder of these numbers, for images of these sides."""
-    names = ("num_heads", "mlp_dim", "norm_epsilon", "activation", "attention_dropout")
-    block = vit_block(*(found[name] for name in names))
-    return ViT(
-        None, sides, num_layers=found["num_layers"], block=block, embedding=embedding, **parts
-    )
-
-
-def encoders_of(model: DualEncoder, head: type) -> tuple[ViT, TextEncoder]:
-    """Those of images and of texts; ValueError unless a ViT and one with such a head."""
-    images, texts = model.image_encoder, model.text_encoder
-    for each, kind in ((images, ViT), (texts.head, head)):
-        if not isinstance(each, kind):
-            raise refused(model, type(each).__name__, f"made with a {kind.__name__}")
-    return images, texts
-
-
-def built(model: DualEncoder, image_encoder: Mapping[str, Any]) -> DualEncoder:
-    """The model with weights."""
-    images = (None, *image_encoder["image_size"], image_encoder["channels"])
-    model.build({"images": images, "ids": (None, None)})
-    return model
-
-
-def numbers_of(model: Any) -> dict[str, Any]:
-    """What `encoder_settings` stand for, of an encoder; ValueError where its blocks have none."""
-    block, settings = model.encoder_blocks[0], model.get_config()
-    if isinstance(settings["block"], list | tuple):
-        raise refused(model, "blocks of several kinds", "of blocks of one kind")
-    found = {
-        "hidden_dim": model.embedding.hidden_dim,
-        "num_layers": settings["num_layers"],
-        "num_heads": getattr(block.mixer, "num_heads", None),
-        "mlp_dim": getattr(block.feed_forward, "mlp_dim", None),
-        "attention_dropout": getattr(block.mixer, "dropout", None),
-        "norm_epsilon": getattr(block.mixer_norm, "epsilon", None),
-    }
-    missing = [name for name, value in found.items() if value is None]
-    if missing:
-        raise refused(model, f"without {', '.join(missing)}", "of plain attention and layer norms")
-    activation = keras.activations.serialize(getattr(block.feed_forward, "activation", None))
-    return {**found, "activation": activation}
-
-
-def text_numbers(model: TextEncoder) -> dict[str, Any]:
-    """What the settings of a text encoder stand for."""
-    table = model.embedding
-    sizes = {"vocab_size": table.vocab_size, "max_length": table.max_length}
-    return {**numbers_of(model), **sizes}
-
-
-def image_numbers(model: ViT) -> dict[str, Any]:
-    """What the settings of an image encoder stand for."""
-    sides = model.get_config()["image_size"]
-    found = {"patch_size": model.patch_size, "channels": model.channels}
-    return {**numbers_of(model), **found, "image_size": list(sides)}
-
-
-def check_like(model: Any, made: Any, parts: Mapping[str, Callable[[Any], Any]]) -> None:
-    """Raises ValueError unless an encoder is like the one that its numbers make.
+def image_encoder(
+    arguments: Mapping[str, Any], image_size: list[int], embedding: ImageEmbedding, **parts: Any
+) -> ViT:
+    """Makes the image encoder.
 
     Args:
-        model: The encoder.
-        made: The other.
-        parts: Name -> function of either that gives a part besides the blocks, or a setting.
+        arguments: Flat arguments.
+        image_size: Height and width of its images.
+        embedding: The layer that makes tokens of an image.
+        **parts: Further arguments of `ViT`.
     """
-    of_blocks = [parts_of(each.encoder_blocks[0]) for each in (model, made)]
-    pairs = {name: (of_blocks[0][name], of_blocks[1][name]) for name in of_blocks[0]}
-    for name, part in parts.items():
-        pairs[name] = tuple(_written(part(each)) for each in (model, made))
-    for name, (ours, theirs) in pairs.items():
-        if said(ours) != said(theirs):
-            raise refused(model, said(ours), f"with the `{name}` of the published models")
+    block = vit_block(
+        arguments["num_heads"],
+        arguments["mlp_dim"],
+        arguments["norm_epsilon"],
+        arguments["activation"],
+        arguments["attention_dropout"],
+    )
+    depth = arguments["num_layers"]
+    return ViT(None, image_size, num_layers=depth, block=block, embedding=embedding, **parts)
 
 
-def _written(part: Any) -> Any:
-    return serialized(part) if isinstance(part, keras.layers.Layer) else part
+def dual_shape(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the shape that a model is built for."""
+    return {"images": image_shape(arguments["image_encoder"]), "ids": (None, None)}
+
+
+def read_encoder(model: TextEncoder | ViT) -> dict[str, Any]:
+    """Returns the arguments that `encoder_settings` write, of either encoder."""
+    return {
+        "hidden_dim": model.embedding.hidden_dim,
+        "num_layers": len(model.encoder_blocks),
+        **read_block(model.encoder_blocks[0]),
+    }
+
+
+def read_text_encoder(model: TextEncoder) -> dict[str, Any]:
+    """Returns the arguments of the text encoder, but for its head."""
+    sizes = {"vocab_size": model.embedding.vocab_size, "max_length": model.embedding.max_length}
+    return {**read_encoder(model), **sizes}
+
+
+def read_image_encoder(model: ViT) -> dict[str, Any]:
+    """Returns the arguments of the image encoder, but for its pooling."""
+    return {
+        **read_encoder(model),
+        "patch_size": model.patch_size,
+        "channels": model.channels,
+        "image_size": model.configuration.image_size,
+    }
 
 
 def encoder_mappings(ours: str, theirs: str) -> Mappings:
@@ -327,36 +298,29 @@ def _write_end(end_id: int | None) -> int:
     return OF_THE_FIRST if end_id is None else end_id
 
 
-def _texts(found: Mapping[str, Any]) -> TextEncoder:
-    return text_encoder(found, text_block(CausalSelfAttention, found), EndPooling(found["end_id"]))
-
-
-def _images(found: Mapping[str, Any]) -> ViT:
-    embedding = ImageEmbedding(
-        PatchEmbedding(found["patch_size"], found["hidden_dim"], use_bias=False),
-        antialias=False,
-        norm=layer_norm(found["norm_epsilon"]),
-    )
-    return image_encoder(found, found["image_size"], embedding)
-
-
-def _make(arguments: dict[str, Any]) -> Any:
+def _make_clip(arguments: dict[str, Any]) -> DualEncoder:
     images, texts = arguments["image_encoder"], arguments["text_encoder"]
-    model = DualEncoder(_images(images), _texts(texts), arguments["projection_dim"])
-    return built(model, images)
+    embedding = ImageEmbedding(
+        PatchEmbedding(images["patch_size"], images["hidden_dim"], use_bias=False),
+        antialias=False,
+        norm=keras.layers.LayerNormalization(epsilon=images["norm_epsilon"]),
+    )
+    return DualEncoder(
+        image_encoder(images, images["image_size"], embedding),
+        text_encoder(texts, CausalSelfAttention, EndPooling(texts["end_id"])),
+        arguments["projection_dim"],
+    )
 
 
-def _arguments(model: DualEncoder) -> dict[str, Any]:
-    images, texts = encoders_of(model, EndPooling)
-    of_texts = {**text_numbers(texts), "end_id": texts.head.end_id}
-    of_images = image_numbers(images)
-    embedding = {"embedding": lambda each: each.embedding}
-    check_like(texts, _texts({**of_texts, "num_layers": 1}), embedding)
-    pooling = {"pooling": lambda each: each.pooling.get_config()}
-    check_like(images, _images({**of_images, "num_layers": 1}), embedding | pooling)
-    own = {"projection_dim": model.projection_dim, "sigmoid": model.sigmoid}
-    own["fill_id"] = model.fill_id
-    return {**own, "text_encoder": of_texts, "image_encoder": of_images}
+def _read_clip(model: DualEncoder) -> dict[str, Any]:
+    texts = model.text_encoder
+    return {
+        "projection_dim": model.projection_dim,
+        "sigmoid": model.sigmoid,
+        "fill_id": model.fill_id,
+        "text_encoder": {**read_text_encoder(texts), "end_id": texts.head.end_id},
+        "image_encoder": read_image_encoder(model.image_encoder),
+    }
 
 
 def _mappings(model: Any) -> Mappings:
@@ -383,7 +347,7 @@ WITHOUT_EFFECT = frozenset({"projection_dim", "dropout"})
 CLIP = Family(
     configuration=DualConfiguration(
         name="clip",
-        settings=(size("projection_dim", "projection_dim", 512, write=positive),),
+        settings=(size("projection_dim", "projection_dim", 512),),
         fixed={"sigmoid": False, "fill_id": None},
         without_effect=frozenset({"logit_scale_init_value"}),  # the file has what became of it
         text=Configuration(
@@ -414,8 +378,9 @@ CLIP = Family(
     model=DualEncoder,
     architectures={"CLIPModel": {}},
     tasks={"zero_shot_classification": "CLIPModel"},
-    make=_make,
-    arguments=_arguments,
+    make=_make_clip,
+    read=_read_clip,
+    shape=dual_shape,
 )
 
 
@@ -423,49 +388,40 @@ HEAD = "vision_model.head"
 
 
 def _read_sides(config: dict[str, Any]) -> list[int]:
-    """What of an image is in whole patches: the published convolution passes over the rest."""
+    """Returns the size of the whole patches, to which the published convolution is applied."""
     side, patch = config["image_size"], config["patch_size"]
     if side < patch:
         raise ValueError(f"`image_size` must be at least `patch_size`={patch}. Received: {side}")
     return [side // patch * patch] * 2
 
 
-def _siglip_texts(found: Mapping[str, Any]) -> TextEncoder:
-    return text_encoder(found, text_block(SelfAttention, found), LastPooling(found["units"]))
-
-
-def _pooling(found: Mapping[str, Any]) -> AttentionPooling:
-    numbers = (found[name] for name in ("num_heads", "mlp_dim", "norm_epsilon", "activation"))
-    return AttentionPooling(*numbers)
-
-
-def _siglip_images(found: Mapping[str, Any]) -> ViT:
-    patches = PatchEmbedding(found["patch_size"], found["hidden_dim"])
-    embedding = ImageEmbedding(patches, class_token=False, antialias=False)
-    return image_encoder(found, found["whole_size"], embedding, pooling=_pooling(found))
-
-
-def _siglip_make(arguments: dict[str, Any]) -> Any:
+def _make_siglip(arguments: dict[str, Any]) -> DualEncoder:
     images, texts = arguments["image_encoder"], arguments["text_encoder"]
-    model = DualEncoder(
-        _siglip_images(images), _siglip_texts(texts), sigmoid=True, fill_id=texts["fill_id"]
+    embedding = ImageEmbedding(
+        PatchEmbedding(images["patch_size"], images["hidden_dim"]),
+        class_token=False,
+        antialias=False,
     )
-    return built(model, images)
+    names = ("num_heads", "mlp_dim", "norm_epsilon", "activation")
+    pooling = AttentionPooling(*(images[name] for name in names))
+    return DualEncoder(
+        image_encoder(images, images["whole_size"], embedding, pooling=pooling),
+        text_encoder(texts, SelfAttention, LastPooling(texts["units"])),
+        sigmoid=True,
+        fill_id=texts["fill_id"],
+    )
 
 
-def _siglip_arguments(model: DualEncoder) -> dict[str, Any]:
-    images, texts = encoders_of(model, LastPooling)
-    of_texts = {**text_numbers(texts), "units": texts.head.units, "fill_id": model.fill_id}
-    if model.fill_id is None:
-        raise refused(model, "fill_id=None", "of texts that are filled, by a `fill_id`")
-    of_images = image_numbers(images)
-    of_images |= {"whole_size": of_images["image_size"], "image_size": list(model.image_size)}
-    parts = {"embedding": lambda each: each.embedding}
-    check_like(texts, _siglip_texts({**of_texts, "num_layers": 1}), parts)
-    parts["pooling"] = lambda each: each.attention_pooling
-    check_like(images, _siglip_images({**of_images, "num_layers": 1}), parts)
-    own = {"projection_dim": model.projection_dim, "sigmoid": model.sigmoid}
-    return {**own, "text_encoder": of_texts, "image_encoder": of_images}
+def _read_siglip(model: DualEncoder) -> dict[str, Any]:
+    texts, images = model.text_encoder, model.image_encoder
+    sizes = {"whole_size": images.configuration.image_size, "image_size": list(model.image_size)}
+    texts_arguments = {"units": texts.head.units, "fill_id": model.fill_id}
+    return {
+        "projection_dim": model.projection_dim,
+        "sigmoid": model.sigmoid,
+        "text_encoder": {**read_text_encoder(texts), **texts_arguments},
+        "image_encoder": {**read_image_encoder(images), **sizes},
+    }
 
 
 def _pooling_mappings(ours: str) -> Mappings:
@@ -517,13 +473,13 @@ SIGLIP = Family(
                 *text_settings(32000, 64),
                 size("projection_size", "units", lambda config: config.get("hidden_size", 768)),
                 # What the published tokenizer fills texts with, all of which the encoder sees.
-                Setting("pad_token_id", "fill_id", 1, natural),
+                Setting("pad_token_id", "fill_id", 1, natural, natural),
             ),
         ),
         image=Configuration(
             name="siglip_vision_model",
             settings=(*encoder_settings(768, 3072, 12, ACTIVATION, 1e-6), *image_settings(16)),
-            combined=(Combined("whole_size", (), _read_sides, lambda found: {}),),
+            combined=(Combined("whole_size", (), _read_sides, lambda arguments: {}),),
             settled={"vision_use_head": (True,)},
         ),
     ),
@@ -536,6 +492,7 @@ SIGLIP = Family(
     model=DualEncoder,
     architectures={"SiglipModel": {}},
     tasks={"zero_shot_classification": "SiglipModel"},
-    make=_siglip_make,
-    arguments=_siglip_arguments,
+    make=_make_siglip,
+    read=_read_siglip,
+    shape=dual_shape,
 )

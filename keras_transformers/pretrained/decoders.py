@@ -25,15 +25,8 @@ from keras_transformers.layers import (
 )
 from keras_transformers.layers.parts import serialized
 from keras_transformers.models import LanguageModel, TextEmbedding
-from keras_transformers.pretrained.family import Combined
-from keras_transformers.pretrained.parts import (
-    decoder_head,
-    head_keywords,
-    numbers_of,
-    parts_of,
-    refused,
-    said,
-)
+from keras_transformers.pretrained.family import Combined, read_block
+from keras_transformers.pretrained.heads import decoder_head, read_decoder_head
 
 # In older files, in files of transformers 5, and beside both.
 OF_ROPE = ("rope_theta", "rope_scaling", "rope_parameters", "partial_rotary_factor")
@@ -58,12 +51,12 @@ def rope(max_length: int, partial: bool = False, original_length: int | None = N
         defaults = {"max_position_embeddings": max_length}
         if original_length is not None:
             defaults["original_max_position_embeddings"] = original_length
-        return _read_rope({**defaults, **_said(config)}, partial)
+        return _read_rope({**defaults, **_without_nulls(config)}, partial)
 
     return Combined("rope", OF_ROPE, read, lambda given: _write_rope(given, partial))
 
 
-def _said(config: Config) -> dict[str, Any]:
+def _without_nulls(config: Config) -> dict[str, Any]:
     return {name: value for name, value in config.items() if value is not None}
 
 
@@ -72,7 +65,7 @@ def _read_rope(config: Config, partial: bool) -> dict[str, Any]:
     name = "rope_scaling" if config.get("rope_scaling") else "rope_parameters"
     if not isinstance(given, dict) or any(isinstance(each, dict) for each in given.values()):
         raise ValueError(f"`{name}` must be one dict for all layers. Received: {given!r}")
-    given = _said(given)
+    given = _without_nulls(given)
     kind = given.get("rope_type", given.get("type", "default"))
     if partial and kind in ("su", "yarn"):  # as its code called it before
         kind = "longrope"
@@ -167,7 +160,7 @@ def _written(scaling: Any, factor: float) -> dict[str, Any]:
 
 
 def padding(default: int | None = None) -> Combined:
-    """The id of padding, -1 for none; where text is written none, see `heads.WRITES`."""
+    """Returns the setting of the id of padding, -1 for none, as for a model that writes text."""
 
     def read(config: dict[str, Any]) -> int:
         value = config.get("pad_token_id", default)
@@ -250,141 +243,113 @@ def _windows(kinds: Any, config: Config, default: int | None) -> list[int | None
     return windows if any(windows) else None
 
 
-ROTARY_KEYWORDS = ("max_wavelength", "rotary_dim", "scaling", "scaling_factor", "original_length")
-# What Gemma has otherwise: norms on both sides of a branch, whose factors are one and an offset,
-# and embeddings times the root of the width.
-PLAIN = {"normalized": False, "score_scale": None, "score_cap": None, "logits_cap": None}
-PLAIN |= {"gemma": False}
-
-
 def make_language_model(arguments: dict[str, Any]) -> LanguageModel:
-    """A built model of the keywords that `language_model_keywords` gives."""
-    given = {**PLAIN, **arguments}
-    windows = given["windows"]
-    blocks = [_block(given, window) for window in windows or [None]]
+    """Makes a model of flat arguments.
+
+    With `gemma`, blocks have norms on both sides of a branch, whose factors are one plus an offset,
+    and embeddings are multiplied by the root of the width.
+    """
+    windows = arguments["windows"]
+    blocks = [_block(arguments, window) for window in windows or [None]]
     if windows and len(set(windows)) == 1:
         blocks = blocks[:1]
-    model = LanguageModel(
-        num_layers=given["num_layers"],
-        dropout=given.get("dropout", 0.0),
+    return LanguageModel(
+        num_layers=arguments["num_layers"],
+        dropout=arguments.get("dropout", 0.0),
         block=blocks if len(blocks) > 1 else blocks[0],
-        embedding=_embedding(given),
-        head=decoder_head(given),
-        dtype=given.get("dtype"),
+        embedding=TextEmbedding(
+            arguments["vocab_size"],
+            arguments["hidden_dim"],
+            max_length=None,
+            padding_id=arguments["padding_id"],
+            scale=arguments["gemma"],
+            tie_weights=arguments["tied"] or arguments["head"] is not None,
+        ),
+        head=decoder_head(arguments),
+        dtype=arguments.get("dtype"),
     )
-    model.build((None, None))
-    return model
 
 
-def language_model_keywords(model: LanguageModel) -> dict[str, Any]:
-    """What `make_language_model` makes such a model of.
-
-    Args:
-        model: Built.
-
-    Raises:
-        ValueError: If no keywords make such a model; the message names the part.
-    """
-    block = model.decoder_blocks[0]
-    mixer, network = block.mixer, block.feed_forward
-    score, position = getattr(mixer, "score", None), getattr(mixer, "position", None)
-    found = {**PLAIN, **numbers_of(model, block)}
-    if not isinstance(position, RotaryEmbedding) or position.interleaved:
-        received = type(mixer if position is None else position).__name__
-        raise refused(model, received, "with rotary positions of halves, as published ones are")
-    settings = position.get_config()
+def read_language_model(model: LanguageModel) -> dict[str, Any]:
+    """Returns the arguments that `make_language_model` makes such a model of."""
+    embedding, block = model.embedding, model.decoder_blocks[0]
+    mixer, position = block.mixer, block.mixer.position
     shared, key_dim, _ = mixer.head_dims
-    windows = [getattr(each.mixer, "window_size", None) for each in model.decoder_blocks]
-    found |= {
-        "vocab_size": model.embedding.vocab_size,
-        "hidden_dim": model.embedding.hidden_dim,
-        "padding_id": model.padding_id,
+    # As the attention was given them: None where they follow from others.
+    widths = {"key_dim": mixer.key_dim, "num_key_value_heads": mixer.num_key_value_heads}
+    widths["value_dim"] = key_dim if mixer.value_dim == key_dim else None
+    windows = [
+        layer.mixer.window_size if isinstance(layer.mixer, LocalAttention) else None
+        for layer in model.decoder_blocks
+    ]
+    return {
+        "vocab_size": embedding.vocab_size,
+        "hidden_dim": embedding.hidden_dim,
+        "padding_id": embedding.padding_id,
+        "tied": embedding.tie_weights,
+        "num_layers": len(model.decoder_blocks),
+        "dropout": model.configuration.dropout,
+        **read_block(block),
         "num_key_value_heads": shared,
         "head_dim": key_dim,
+        "widths": widths,
         "attention_bias": mixer.use_bias,
-        "mlp_bias": getattr(network, "use_bias", None),
-        "rope": {name: settings[name] for name in ROTARY_KEYWORDS},
+        "rope": {
+            "max_wavelength": position.max_wavelength,
+            "rotary_dim": position.rotary_dim,
+            "scaling": position.scaling,
+            "scaling_factor": position.scaling_factor,
+            "original_length": position.original_length,
+        },
         "windows": windows if any(windows) else None,
-        "normalized": isinstance(score, NormalizedScore),
-        "score_scale": getattr(score, "scale", None),
-        "score_cap": getattr(score, "cap", None),
-        **head_keywords(model.head),
+        **_read_score(mixer.score),
+        "mlp_bias": block.feed_forward.use_bias,
         "gemma": isinstance(block, SandwichDecoderBlock),
-        "tied": model.embedding.tie_weights,
+        **read_decoder_head(model.head),
     }
-    _check_parts(model, found)
-    return found
 
 
-def _embedding(given: dict[str, Any]) -> TextEmbedding:
-    return TextEmbedding(
-        given["vocab_size"],
-        given["hidden_dim"],
-        None,
-        padding_id=given["padding_id"],
-        scale=given["gemma"],
-        tie_weights=given["tied"] or given["head"] is not None,
-    )
+def _read_score(score: Score) -> dict[str, Any]:
+    cap = score.cap if isinstance(score, SoftCapScore) else None
+    normalized = isinstance(score, NormalizedScore)
+    return {"normalized": normalized, "score_scale": score.scale, "score_cap": cap}
 
 
-def _block(given: dict[str, Any], window: int | None) -> DecoderBlock:
+def _block(arguments: dict[str, Any], window: int | None) -> DecoderBlock:
     settings: dict[str, Any] = {
-        "key_dim": given["head_dim"],
-        "dropout": given["attention_dropout"],
-        "use_bias": given["attention_bias"],
-        "score": _score(given),
-        "num_key_value_heads": given["num_key_value_heads"],
-        "position": RotaryEmbedding(**given["rope"]),
+        "key_dim": arguments["head_dim"],
+        "num_key_value_heads": arguments["num_key_value_heads"],
+        **arguments.get("widths", {}),
+        "dropout": arguments["attention_dropout"],
+        "use_bias": arguments["attention_bias"],
+        "score": _score(arguments),
+        "position": RotaryEmbedding(**arguments["rope"]),
     }
     if window is None:
-        attention = CausalSelfAttention(given["num_heads"], **settings)
+        attention = CausalSelfAttention(arguments["num_heads"], **settings)
     else:
-        attention = LocalAttention(given["num_heads"], window, causal=True, **settings)
-    block = SandwichDecoderBlock if given["gemma"] else DecoderBlock
+        attention = LocalAttention(arguments["num_heads"], window, causal=True, **settings)
+    block = SandwichDecoderBlock if arguments["gemma"] else DecoderBlock
     return block(
-        dropout=given.get("dropout", 0.0),
+        dropout=arguments.get("dropout", 0.0),
         norm_first=True,
         mixer=attention,
         feed_forward=GatedFeedForward(
-            given["mlp_dim"], given["activation"], use_bias=given["mlp_bias"]
+            arguments["mlp_dim"], arguments["activation"], use_bias=arguments["mlp_bias"]
         ),
-        norm=_norm(given),
+        norm=_norm(arguments),
     )
 
 
-def _norm(given: dict[str, Any]) -> keras.layers.Layer:
-    kind = OffsetRMSNormalization if given["gemma"] else keras.layers.RMSNormalization
-    return kind(epsilon=given["norm_epsilon"])
+def _norm(arguments: dict[str, Any]) -> keras.layers.Layer:
+    kind = OffsetRMSNormalization if arguments["gemma"] else keras.layers.RMSNormalization
+    return kind(epsilon=arguments["norm_epsilon"])
 
 
-def _score(given: dict[str, Any]) -> Score:
-    scale = given["score_scale"]
-    if given["normalized"]:
-        return NormalizedScore(_norm(given), scale)
-    if given["score_cap"] is not None:
-        return SoftCapScore(given["score_cap"], scale)
+def _score(arguments: dict[str, Any]) -> Score:
+    scale = arguments["score_scale"]
+    if arguments["normalized"]:
+        return NormalizedScore(_norm(arguments), scale)
+    if arguments["score_cap"] is not None:
+        return SoftCapScore(arguments["score_cap"], scale)
     return ScaledDotScore(scale)
-
-
-def _check_parts(model: LanguageModel, found: dict[str, Any]) -> None:
-    """Raises ValueError for parts that are others than these keywords make."""
-    if said(serialized(model.embedding)) != said(serialized(_embedding(found))):
-        received = f"{type(model.embedding).__name__} with {said(model.embedding.get_config())}"
-        raise refused(model, received, "with an `embedding` as published ones have it")
-    windows = found["windows"] or [None] * len(model.decoder_blocks)
-    for block, window in zip(model.decoder_blocks, windows, strict=True):
-        ours, theirs = _described(block), _described(_block(found, window))
-        wrong = [name for name, part in ours.items() if part != theirs[name]]
-        if wrong:
-            received = f"another {wrong[0]}: {ours[wrong[0]]}"
-            raise refused(model, received, "with blocks as published ones have them")
-
-
-def _described(block: DecoderBlock) -> dict[str, Any]:
-    """The parts of a block, in whose attention widths are said that may follow from others."""
-    parts = parts_of(block)
-    settings, dims = parts["mixer"]["config"], getattr(block.mixer, "head_dims", None)
-    if dims is not None:
-        value_dim = None if dims[2] == dims[1] else dims[2]
-        settings |= {"num_key_value_heads": dims[0], "key_dim": dims[1], "value_dim": value_dim}
-    return {name: said(part) for name, part in parts.items()}

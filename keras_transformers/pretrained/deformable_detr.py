@@ -4,20 +4,8 @@ from typing import Any
 
 import keras
 
-from keras_transformers.layers import (
-    DeformableAttention,
-    DeformableDecoderBlock,
-    DeformableEncoderBlock,
-    FeedForward,
-    SelfAttention,
-)
-from keras_transformers.models import (
-    DeformableDETR,
-    FeatureMaps,
-    PointProposals,
-    PointQueries,
-    ResNet,
-)
+from keras_transformers.layers import DeformableDecoderBlock, DeformableEncoderBlock, FeedForward
+from keras_transformers.models import DeformableDETR, FeatureMaps
 from keras_transformers.models.deformable_detr import QUERIES
 from keras_transformers.models.image_model import STRIDES
 from keras_transformers.pretrained.detr import (
@@ -26,10 +14,12 @@ from keras_transformers.pretrained.detr import (
     SETTLED,
     SHARED,
     WITHOUT_EFFECT,
-    check_resnet,
     default_backbone,
-    numbers_of,
+    detector_shape,
+    make_backbone,
+    read_backbone,
     read_resnet,
+    read_set_detector,
     write_resnet,
 )
 from keras_transformers.pretrained.family import (
@@ -90,7 +80,7 @@ def _layers() -> Mappings:
 
 
 def _levels(model: Any) -> Mappings:
-    """Those of the maps' projections and norms."""
+    """Returns the mappings of the projections and norms of the maps."""
     mappings: Mappings = [WeightMapping("levels/embedding", "model.level_embed")]
     for i, projection in enumerate(model.levels.projections):
         theirs = f"model.input_proj.{i}"
@@ -104,7 +94,7 @@ def _levels(model: Any) -> Mappings:
 
 
 def _heads(model: Any) -> Mappings:
-    """Those of the heads that all layers share, or of each layer's and of the proposals'."""
+    """Returns the mappings of the heads of all layers, or of each layer and of the proposals."""
     layers, classes, boxes = len(model.decoder_blocks), "class_embed", "bbox_embed"
     if not model.queries.refine:  # which some files have as often as there are layers
         of_class, of_box = ([f"{each}.{i}" for i in range(layers)] for each in (classes, boxes))
@@ -121,9 +111,12 @@ def _heads(model: Any) -> Mappings:
 
 
 def _head(ours: str, classes: list[str], boxes: list[str], tied: bool = False) -> Mappings:
-    """Those of one head, of which a file has one or more of each list; the first is written.
+    """Returns the mappings of one head.
 
-    With `tied`, a class head that is not there is that of the first layer.
+    Args:
+        ours: Our name of the head.
+        classes, boxes: Published names, of which a file has one or more. The first is written.
+        tied: Whether a class head that a file lacks is that of the first layer.
     """
     parts = [(f"{ours}/class_head", classes, "")]
     for k, layer in enumerate(("hidden_0", "hidden_1", "output")):
@@ -156,12 +149,6 @@ def mappings_of(model: Any) -> Mappings:
 
 
 COSTS = ("class_cost", "box_cost", "giou_cost", "box_weight", "giou_weight")
-OF_ENCODER = {"mixer": DeformableAttention, "feed_forward": FeedForward}
-OF_DECODER = {
-    "mixer": SelfAttention,
-    "cross_attention": DeformableAttention,
-    "feed_forward": FeedForward,
-}
 OF_QUERIES = ("with_box_refine", "two_stage", "num_queries", "two_stage_num_proposals")
 
 
@@ -212,67 +199,61 @@ def _write_queries(arguments: dict[str, Any]) -> dict[str, Any]:
     return dict(zip(OF_QUERIES, values, strict=True))
 
 
-def make(arguments: dict[str, Any]) -> Any:
-    """A built detector."""
-    given = dict(arguments)
-    resnet = dict(given["resnet"])
-    features, levels = resnet.pop("features"), given["num_levels"]
-    backbone = ResNet(None, norm="frozen", name="backbone", **resnet)
-    blocks = []
-    for kind, start in ((DeformableEncoderBlock, ""), (DeformableDecoderBlock, "decoder_")):
-        numbers = {name: given[start + name] for name in ("num_heads", "mlp_dim", "num_points")}
-        epsilon = keras.layers.LayerNormalization(epsilon=1e-5, name="norm")
-        options = {"num_levels": levels, "dropout": given["dropout"], "norm": epsilon}
-        blocks.append(kind(**numbers, **options))
-    model = DeformableDETR(
-        given["num_classes"],
-        FeatureMaps(backbone, features, levels),
-        given["hidden_dim"],
-        num_layers=(given["num_encoder_layers"], given["num_decoder_layers"]),
-        queries=QUERIES[given["queries"][0]](given["queries"][1]),
-        blocks=blocks,
-        criterion={"classification": "focal", **{name: given[name] for name in COSTS}},
+def make_deformable_detr(arguments: dict[str, Any]) -> DeformableDETR:
+    """Makes a detector of flat arguments."""
+    resnet = dict(arguments["resnet"])
+    features = resnet.pop("features")
+    levels = arguments["num_levels"]
+    maps = FeatureMaps(make_backbone(resnet), arguments.get("features", features), levels)
+    kind, num_queries = arguments["queries"]
+    return DeformableDETR(
+        arguments["num_classes"],
+        maps,
+        arguments["hidden_dim"],
+        num_layers=(arguments["num_encoder_layers"], arguments["num_decoder_layers"]),
+        queries=QUERIES[kind](num_queries),
+        blocks=[
+            DeformableEncoderBlock(
+                arguments["num_heads"],
+                num_points=arguments["num_points"],
+                **_shared_parts(arguments, arguments["mlp_dim"]),
+            ),
+            DeformableDecoderBlock(
+                arguments["decoder_num_heads"],
+                num_points=arguments["decoder_num_points"],
+                **_shared_parts(arguments, arguments["decoder_mlp_dim"]),
+            ),
+        ],
+        criterion={"classification": "focal", **{name: arguments[name] for name in COSTS}},
     )
-    model.build((None, None, None, 3))
-    return model
 
 
-def arguments_of(model: Any) -> dict[str, Any]:
-    """What `make` takes for such a model."""
-    check_resnet(model.backbone)
-    encoder, decoder = model.encoder_blocks[0], model.decoder_blocks[0]
-    kinds = type(encoder), type(decoder), type(model.queries)
-    if kinds[:2] != (DeformableEncoderBlock, DeformableDecoderBlock) or kinds[2] not in (
-        PointQueries,
-        PointProposals,
-    ):
-        raise ValueError(
-            "save: the published Deformable DETR needs DeformableEncoderBlocks, "
-            "DeformableDecoderBlocks, and PointQueries or PointProposals. "
-            f"Received: {', '.join(kind.__name__ for kind in kinds)}"
-        )
-    settings, maps, queries = model.get_config(), model.feature_map, model.queries
-    kind = "proposals" if queries.proposes else "refined" if queries.refine else "points"
-    strides = [f"stride_{stride}" for stride in model.backbone.strides()]
-    features = maps.features or [each for each in strides if each != "stride_4"]
+def _shared_parts(arguments: dict[str, Any], mlp_dim: int) -> dict[str, Any]:
+    """Returns the arguments of a block that are the same in encoder and decoder."""
     return {
-        **{name: settings[name] for name in ("num_classes", "hidden_dim")},
-        **{
-            name: value
-            for name, value in vars(model.criterion).items()
-            if name in (*COSTS, "classification")
-        },
-        **numbers_of(encoder, OF_ENCODER),
-        **{f"decoder_{name}": value for name, value in numbers_of(decoder, OF_DECODER).items()},
-        "num_points": encoder.num_points,
-        "decoder_num_points": decoder.num_points,
+        "feed_forward": FeedForward(mlp_dim, "relu"),
+        "num_levels": arguments["num_levels"],
+        "dropout": arguments["dropout"],
+        "norm": keras.layers.LayerNormalization(epsilon=1e-5, name="norm"),
+    }
+
+
+def read_deformable_detr(model: DeformableDETR) -> dict[str, Any]:
+    """Returns the arguments that `make_deformable_detr` makes such a model of."""
+    maps, queries = model.feature_map, model.queries
+    kind = "refined" if queries.refine else "points"
+    strides = [f"stride_{stride}" for stride in model.backbone.strides()]
+    coarse = [name for name in strides if name != "stride_4"]
+    features = coarse[-maps.num_levels :] if maps.features is None else list(maps.features)
+    return {
+        **read_set_detector(model),
+        "decoder_num_heads": model.decoder_blocks[0].num_heads,
+        "num_points": model.encoder_blocks[0].num_points,
+        "decoder_num_points": model.decoder_blocks[0].num_points,
         "num_levels": maps.num_levels,
-        "num_encoder_layers": len(model.encoder_blocks),
-        "num_decoder_layers": len(model.decoder_blocks),
-        "queries": (kind, queries.num_queries),
-        "norm_first": encoder.norm_first or decoder.norm_first,
-        "max_wavelength": maps.max_wavelength,
-        "resnet": {**model.backbone.get_config(), "features": list(features)},
+        "queries": ("proposals" if queries.proposes else kind, queries.num_queries),
+        "features": maps.features,  # None for those that `resnet` lists
+        "resnet": {**read_backbone(model.backbone), "features": features},
     }
 
 
@@ -316,6 +297,7 @@ DEFORMABLE_DETR = Family(
     architectures={"DeformableDetrForObjectDetection": {}},
     tasks={"detection": "DeformableDetrForObjectDetection"},
     classes=True,
-    make=make,
-    arguments=arguments_of,
+    make=make_deformable_detr,
+    read=read_deformable_detr,
+    shape=detector_shape,
 )

@@ -1,20 +1,21 @@
 """DETR (Carion et al. 2020) and Conditional DETR (Meng et al. 2021)."""
 
 import dataclasses
-from collections.abc import Mapping
 from typing import Any
 
+import keras
+
 from keras_transformers.layers import (
-    ConditionalCrossAttention,
     ConditionalDecoderBlock,
-    ConditionalSelfAttention,
     CrossAttention,
+    DecoderBlock,
+    EncoderBlock,
     FeedForward,
     FirstConditionalDecoderBlock,
     SelfAttention,
 )
 from keras_transformers.models import DETR as Detector
-from keras_transformers.models import ResNet
+from keras_transformers.models import FeatureMap, ResNet
 from keras_transformers.models.detr import QUERIES
 from keras_transformers.models.resnet import VARIANTS as RESNETS
 from keras_transformers.pretrained.family import (
@@ -25,7 +26,6 @@ from keras_transformers.pretrained.family import (
     number,
     size,
 )
-from keras_transformers.pretrained.parts import one_for_both
 from keras_transformers.pretrained.weight_mapping import (
     BATCH_NORM,
     CONVOLUTION,
@@ -40,17 +40,6 @@ from keras_transformers.pretrained.weight_mapping import (
     norm,
 )
 
-BOTH = ("num_heads", "mlp_dim")
-# What the published blocks are made of, and what is not changed of these parts.
-OF_ENCODER = {"mixer": SelfAttention, "feed_forward": FeedForward}
-OF_DECODER = {**OF_ENCODER, "cross_attention": CrossAttention}
-PLAIN: dict[str, Any] = {
-    "key_dim": None,
-    "value_dim": None,
-    "use_bias": True,
-    "num_key_value_heads": None,
-}
-PLAIN |= {"position": None, "activation": "relu"}
 COSTS = ("class_cost", "box_cost", "giou_cost", "box_weight", "giou_weight", "no_object")
 START = "model.backbone.conv_encoder.model"
 
@@ -167,74 +156,99 @@ def write_resnet(settings: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def make(arguments: dict[str, Any]) -> Any:
-    """A built detector."""
-    arguments = one_for_both(arguments, BOTH)
-    backbone = ResNet(None, norm="frozen", name="backbone", **arguments.pop("resnet"))
-    said = arguments.keys() & {*COSTS, "classification"}
-    criterion = {name: arguments.pop(name) for name in said}
-    model = Detector.from_variant("R50", backbone=backbone, criterion=criterion, **arguments)
-    model.build((None, None, None, 3))
-    return model
+def make_detector(arguments: dict[str, Any]) -> Detector:
+    """Makes a detector of flat arguments."""
+    backbone = make_backbone(arguments["resnet"])
+    kind = QUERIES[arguments["queries"]]
+    criterion = {name: value for name, value in arguments.items() if name in COSTS}
+    return Detector(
+        arguments["num_classes"],
+        FeatureMap(backbone, arguments["feature"], arguments["max_wavelength"]),
+        arguments["hidden_dim"],
+        num_layers=(arguments["num_encoder_layers"], arguments["num_decoder_layers"]),
+        queries=kind(arguments["num_queries"]),
+        blocks=_blocks(arguments, kind.references),
+        criterion={**criterion, "classification": arguments["classification"]},
+    )
 
 
-def arguments_of(model: Any, parts: Mapping[str, type] = OF_DECODER) -> dict[str, Any]:
-    """What `make` takes for such a model, whose decoder's blocks are made of these parts."""
-    backbone, queries = model.backbone, model.queries
-    check_resnet(backbone)
-    encoder, decoder = model.encoder_blocks[0], model.decoder_blocks[0]
+def make_backbone(arguments: dict[str, Any]) -> ResNet:
+    """Makes the backbone of a detector."""
+    return ResNet(None, **arguments, norm="frozen", name="backbone")
+
+
+def _blocks(arguments: dict[str, Any], references: bool) -> list[keras.layers.Layer]:
+    """Makes the block of the encoder, and one or two of the decoder."""
+    shared: dict[str, Any] = {
+        "dropout": arguments["dropout"],
+        "norm_first": arguments["norm_first"],
+        "norm": keras.layers.LayerNormalization(epsilon=1e-5, name="norm"),
+    }
+    network = FeedForward(arguments["mlp_dim"], "relu")
+    mixer = SelfAttention(arguments["num_heads"])
+    encoder = EncoderBlock(mixer=mixer, feed_forward=network, **shared)
+    heads = arguments["decoder_num_heads"]
+    shared["feed_forward"] = FeedForward(arguments["decoder_mlp_dim"], "relu")
+    if references:
+        kinds = (FirstConditionalDecoderBlock, ConditionalDecoderBlock)
+        return [encoder, *(kind(heads, **shared) for kind in kinds)]
+    attention = {"mixer": SelfAttention(heads), "cross_attention": CrossAttention(heads)}
+    return [encoder, DecoderBlock(**attention, **shared, causal=False)]
+
+
+def detector_shape(arguments: dict[str, Any]) -> tuple[Any, ...]:
+    """Returns the shape of images that a detector is built for."""
+    return (None, None, None, 3)
+
+
+def read_detector(model: Detector) -> dict[str, Any]:
+    """Returns the arguments that `make_detector` makes such a model of."""
     kinds = {kind: name for name, kind in QUERIES.items()}
-    settings = model.get_config()
+    kind = type(model.queries)
     return {
-        **{name: settings[name] for name in ("num_classes", "hidden_dim")},
-        **{name: value for name, value in vars(model.criterion).items() if name in COSTS},
-        **numbers_of(encoder, OF_ENCODER),
-        **{f"decoder_{name}": value for name, value in numbers_of(decoder, parts).items()},
-        "num_encoder_layers": len(model.encoder_blocks),
-        "num_decoder_layers": len(model.decoder_blocks),
-        "num_queries": queries.num_queries,
-        "queries": kinds.get(type(queries), type(queries).__name__),
-        "norm_first": encoder.norm_first or decoder.norm_first,
+        **read_set_detector(model),
+        "no_object": model.criterion.no_object,
+        "queries": kinds.get(kind, kind.__name__),
+        "num_queries": model.queries.num_queries,
+        "decoder_num_heads": model.decoder_blocks[0].mixer.num_heads,
         "feature": model.feature_map.feature,
-        "max_wavelength": model.feature_map.max_wavelength,
-        "classification": model.criterion.classification,
-        "resnet": backbone.get_config(),
+        "resnet": read_backbone(model.backbone),
     }
 
 
-def check_resnet(backbone: Any) -> None:
-    """Raises ValueError unless a backbone is as the published ones are."""
-    frozen = isinstance(backbone, ResNet) and backbone.get_config()["norm"] == "frozen"
-    if not frozen or backbone.get_config()["stem"] != "pooled":
-        raise ValueError(
-            "save: the published DETR needs a ResNet with a pooled stem and frozen batch norms for "
-            f"a backbone. Received: {backbone.name}"
-        )
+def read_set_detector(model: Any) -> dict[str, Any]:
+    """Returns the arguments that both kinds of detectors have."""
+    encoder, decoder = model.encoder_blocks[0], model.decoder_blocks[0]
+    criterion = model.criterion
+    return {
+        "num_classes": model.configuration.num_classes,
+        "hidden_dim": model.configuration.hidden_dim,
+        "num_encoder_layers": len(model.encoder_blocks),
+        "num_decoder_layers": len(model.decoder_blocks),
+        "num_heads": encoder.mixer.num_heads,
+        "mlp_dim": encoder.feed_forward.mlp_dim,
+        "decoder_mlp_dim": decoder.feed_forward.mlp_dim,
+        "dropout": encoder.dropout,
+        "norm_first": encoder.norm_first or decoder.norm_first,
+        "max_wavelength": model.feature_map.max_wavelength,
+        "classification": criterion.classification,
+        "class_cost": criterion.class_cost,
+        "box_cost": criterion.box_cost,
+        "giou_cost": criterion.giou_cost,
+        "box_weight": criterion.box_weight,
+        "giou_weight": criterion.giou_weight,
+    }
 
 
-def numbers_of(block: Any, kinds: Mapping[str, type]) -> dict[str, Any]:
-    """The numbers that a block is made of; ValueError if it computes anything but the published."""
-    own = {"mixer": block.mixer, "feed_forward": block.feed_forward}
-    own |= {"cross_attention": getattr(block, "cross_attention", None)}
-    own |= {"mixer_norm": block.mixer_norm}
-    parts = {name: own[name] for name in kinds}
-    configs = {name: part.get_config() for name, part in parts.items()}
-    other = [name for name, part in parts.items() if type(part) is not kinds[name]]
-    other += [
-        f"{name} with {key}={value!r}"
-        for name, config in configs.items()
-        for key, value in config.items()
-        if key in PLAIN and value != PLAIN[key]
-    ]
-    if getattr(block.mixer_norm, "epsilon", None) != 1e-5 or block.layer_scale is not None:
-        other.append("norm or layer scale")
-    if other:
-        raise ValueError(
-            "save: the published DETR needs blocks of plain attention, `FeedForward`s with ReLU "
-            f"and layer norms with epsilon 1e-5. Received another {', another '.join(other)}"
-        )
-    numbers = {"num_heads": block.mixer.num_heads, "mlp_dim": block.feed_forward.mlp_dim}
-    return {**numbers, "dropout": block.dropout}
+def read_backbone(backbone: ResNet) -> dict[str, Any]:
+    """Returns the arguments that `make_backbone` makes such a backbone of."""
+    settings = backbone.configuration
+    return {
+        "image_size": settings.image_size,
+        "hidden_dim": settings.hidden_dim,
+        "num_layers": settings.num_layers,
+        "bottleneck": settings.bottleneck,
+    }
 
 
 NUMBERS = (
@@ -311,15 +325,12 @@ DETR = Family(
     architectures={"DetrForObjectDetection": {}},
     tasks={"detection": "DetrForObjectDetection"},
     classes=True,
-    make=make,
-    arguments=arguments_of,
+    make=make_detector,
+    read=read_detector,
+    shape=detector_shape,
 )
 
 
-PARTS = OF_DECODER | {
-    "mixer": ConditionalSelfAttention,
-    "cross_attention": ConditionalCrossAttention,
-}
 # Of a layer of the decoder: what is not called as in BART.
 PROJECTIONS = {
     "mixer/query": "sa_qcontent_proj",
@@ -353,17 +364,6 @@ def _mappings() -> Mappings:
 CONDITIONAL_DETR_MAPPINGS = _mappings()
 
 
-def _arguments(model: Any) -> dict[str, Any]:
-    kinds = [type(block) for block in model.decoder_blocks]
-    if kinds != [FirstConditionalDecoderBlock] + [ConditionalDecoderBlock] * (len(kinds) - 1):
-        raise ValueError(
-            "save: the published Conditional DETR needs a decoder of one "
-            "FirstConditionalDecoderBlock and ConditionalDecoderBlocks. "
-            f"Received: {', '.join(kind.__name__ for kind in kinds)}"
-        )
-    return arguments_of(model, PARTS)
-
-
 CONDITIONAL_DETR_CONFIGURATION = Configuration(
     name="conditional_detr",
     settings=(
@@ -388,5 +388,4 @@ CONDITIONAL_DETR = dataclasses.replace(
     ),
     architectures={"ConditionalDetrForObjectDetection": {}},
     tasks={"detection": "ConditionalDetrForObjectDetection"},
-    arguments=_arguments,
 )

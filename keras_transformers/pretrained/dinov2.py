@@ -11,19 +11,19 @@ from keras_transformers.pretrained.family import (
     Setting,
     Weights,
     activation,
+    image_classes,
+    not_negative,
     number,
-    of_images,
     size,
 )
-from keras_transformers.pretrained.parts import refused
 from keras_transformers.pretrained.vit import (
     FIXED,
     SETTLED,
-    arguments_of_vit,
     embedding_mappings,
-    keywords_of_block,
+    image_shape,
     make_vit,
     read_side,
+    read_vit,
     write_side,
 )
 from keras_transformers.pretrained.weight_mapping import (
@@ -39,53 +39,45 @@ from keras_transformers.pretrained.weight_mapping import (
 )
 
 
-def gated_width(hidden_dim: int, ratio: float) -> int:
-    """Width of the gated networks: two thirds of the others', made a multiple of 8."""
-    return (int(int(hidden_dim * ratio) * 2 / 3) + 7) // 8 * 8
+def _network_width(hidden_dim: int, ratio: float, gated: bool) -> int:
+    """Returns the width of a network; a gated one has two thirds of it, made a multiple of 8."""
+    width = int(hidden_dim * ratio)
+    return (int(width * 2 / 3) + 7) // 8 * 8 if gated else width
 
 
-def _make(arguments: dict[str, Any]) -> Any:
-    arguments = dict(arguments)
-    ratio, gated = arguments.pop("mlp_ratio"), arguments.pop("gated")
-    if gated:
-        width = gated_width(arguments["hidden_dim"], ratio)
-        arguments["feed_forward"] = GatedFeedForward(width, "silu")
-        del arguments["activation"]
+def _make(arguments: dict[str, Any]) -> ViT:
+    keywords = dict(arguments)
+    ratio, is_gated = keywords.pop("mlp_ratio"), keywords.pop("gated")
+    width = _network_width(arguments["hidden_dim"], ratio, is_gated)
+    if is_gated:
+        keywords["feed_forward"] = GatedFeedForward(width, "silu")
+        del keywords["activation"]
     else:
-        arguments["mlp_dim"] = int(arguments["hidden_dim"] * ratio)
+        keywords["mlp_dim"] = width
     if arguments["num_classes"] is not None:
-        arguments["pooling"] = ClassAndMeanPooling(1 + arguments["registers"])
-    return make_vit(arguments)
+        keywords["pooling"] = ClassAndMeanPooling(1 + arguments["registers"])
+    return make_vit(keywords)
 
 
-def _of_block(block: Any) -> dict[str, Any]:
-    found = {**keywords_of_block(block), "layer_scale": block.layer_scale}
-    if isinstance(block.feed_forward, GatedFeedForward):
-        found["feed_forward"] = GatedFeedForward(found["mlp_dim"], "silu")
-        found["activation"] = "gelu"  # which no gated network asks for
-    return found
-
-
-def _arguments(model: ViT) -> dict[str, Any]:
-    found = arguments_of_vit(model, _of_block)
-    if found["layer_scale"] is None:
-        raise refused(model, "layer_scale=None", "of blocks with a `layer_scale`")
-    width, mlp_dim = found["hidden_dim"], found["mlp_dim"]
-    gated = found.pop("feed_forward", None) is not None
+def _read(model: ViT) -> dict[str, Any]:
+    arguments, block = read_vit(model), model.encoder_blocks[0]
+    width, mlp_dim = arguments["hidden_dim"], arguments.pop("mlp_dim")
+    is_gated = isinstance(block.feed_forward, GatedFeedForward)
     ratio = mlp_dim / width
-    if gated:  # of the ratios that give such a network, a whole one or the one they are cut from
-        ratio = next((each for each in range(1, 17) if gated_width(width, each) == mlp_dim), ratio)
-    found |= {"gated": gated, "mlp_ratio": int(ratio) if ratio == int(ratio) else ratio}
-    expected = gated_width(width, ratio) if gated else int(width * ratio)
-    if mlp_dim != expected:
-        raise refused(model, f"mlp_dim={mlp_dim}", f"with an `mlp_dim` of {expected}")
-    pooling, prefix = found["pooling"], 1 + found["registers"]
-    if isinstance(pooling, ClassAndMeanPooling) and pooling.prefix_tokens == prefix:
-        found["pooling"] = "token"  # as this family has it where there are classes
-    elif found["num_classes"] is not None:
-        expected = f"of classes with pooling=ClassAndMeanPooling({prefix})"
-        raise refused(model, f"pooling={pooling!r}", expected)
-    return found
+    if is_gated:
+        arguments["activation"] = "gelu"  # which no gated network reads
+        # A whole ratio that gives such a network, or the ratio of its own width.
+        fitting = (x for x in range(1, 17) if _network_width(width, x, is_gated) == mlp_dim)
+        ratio = next(fitting, ratio)
+    is_classifier = arguments["num_classes"] is not None
+    if is_classifier and isinstance(arguments["pooling"], ClassAndMeanPooling):
+        arguments["pooling"] = "token"  # for which `_make` makes the pooling of a classifier
+    return {
+        **arguments,
+        "gated": is_gated,
+        "mlp_ratio": int(ratio) if ratio == int(ratio) else ratio,
+        "layer_scale": block.layer_scale,
+    }
 
 
 def _blocks(name: str) -> Mappings:
@@ -153,7 +145,7 @@ SETTINGS = (
     Setting("image_size", "image_size", 224, read_side, write_side),
     size("num_channels", "channels", 3),
     Setting("qkv_bias", "qkv_bias", True, bool),
-    number("layerscale_value", "layer_scale", 1.0),
+    Setting("layerscale_value", "layer_scale", 1.0, not_negative, not_negative),
     Setting("use_swiglu_ffn", "gated", False, bool),
 )
 # Of backbones, whose maps `ViT.features` gives, and of pretraining on masked pictures.
@@ -194,9 +186,10 @@ def _family(
         configuration=configuration,
         weights=weights,
         model=ViT,
-        **of_images(classes),
+        **image_classes(classes),
         make=_make,
-        arguments=_arguments,
+        read=_read,
+        shape=image_shape,
     )
 
 

@@ -1,13 +1,18 @@
-"""Families of published models: configuration, weights and sizes."""
+"""Families of published models: configuration, weights, sizes, and what they cannot express."""
 
 import dataclasses
 import warnings
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import keras
 
-from keras_transformers.layers import gelu_sigmoid, gelu_tanh
+from keras_transformers.layers import FeedForward, SelfAttention, gelu_sigmoid, gelu_tanh
+from keras_transformers.layers.adapters import Adapted
+from keras_transformers.layers.base import BaseLayer
+from keras_transformers.layers.blocks.transformer import Block, EncoderBlock
+from keras_transformers.layers.parts import OWN_DTYPE
+from keras_transformers.models.base import BaseModel
 from keras_transformers.pretrained.files import Tensors
 from keras_transformers.pretrained.weight_mapping import Mappings
 
@@ -53,18 +58,18 @@ ACTIVATIONS = {
 
 
 def read_activation(name: str) -> str:
-    """Ours for a published name; ValueError for one that there is not."""
+    """Returns our activation of a published name; raises ValueError for any other name."""
     if name not in ACTIVATIONS:
         raise ValueError(f"one of {', '.join(ACTIVATIONS)}")
     return ACTIVATIONS[name]
 
 
 def write_activation(ours: Any) -> str:
-    """The published name of an activation of ours."""
+    """Returns the published name of an activation of ours."""
     for theirs, name in ACTIVATIONS.items():
         if name == ours:
             return theirs
-    raise ValueError(f"one of {', '.join(ACTIVATIONS.values())}")
+    raise ValueError(f"an activation that is published as one of {', '.join(ACTIVATIONS)}")
 
 
 def same(value: Any) -> Any:
@@ -92,9 +97,9 @@ class Setting:
     also: tuple[str, ...] = ()
 
 
-def size(theirs: str, ours: str, default: Any, **kwargs: Any) -> Setting:
+def size(theirs: str, ours: str, default: Any) -> Setting:
     """A setting that is a positive integer."""
-    return Setting(theirs, ours, default, positive, **kwargs)
+    return Setting(theirs, ours, default, positive, positive)
 
 
 def activation(theirs: str, ours: str, default: str) -> Setting:
@@ -104,15 +109,16 @@ def activation(theirs: str, ours: str, default: str) -> Setting:
 
 def number(theirs: str, ours: str, default: float) -> Setting:
     """A setting that is a number, 0 or more."""
-    return Setting(theirs, ours, default, _number)
+    return Setting(theirs, ours, default, not_negative)
 
 
 def flag(theirs: str, ours: str, default: bool) -> Setting:
     """A setting that is true or false."""
-    return Setting(theirs, ours, default, _flag, _flag)
+    return Setting(theirs, ours, default, boolean, boolean)
 
 
-def _flag(value: Any) -> bool:
+def boolean(value: Any) -> bool:
+    """The value itself; ValueError unless it is true or false."""
     if not isinstance(value, bool):
         raise ValueError("true or false")
     return value
@@ -132,7 +138,8 @@ def natural(value: Any) -> int:
     return value
 
 
-def _number(value: Any) -> float:
+def not_negative(value: Any) -> float:
+    """The value itself; ValueError unless it is a number of 0 or more."""
     if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < 1e9:
         raise ValueError("a number, 0 or more")
     return value
@@ -181,10 +188,10 @@ class Configuration:
 
     @property
     def known(self) -> set[str]:
-        """Every published setting of which it is known what it does."""
-        found = {name for each in self.settings for name in (each.theirs, *each.also)}
-        found |= {name for each in self.combined for name in each.theirs}
-        return found | SETTLED.keys() | self.settled.keys() | WITHOUT_EFFECT | self.without_effect
+        """The names of all published settings that have a meaning here."""
+        names = {name for setting in self.settings for name in (setting.theirs, *setting.also)}
+        names |= {name for combined in self.combined for name in combined.theirs}
+        return names | SETTLED.keys() | self.settled.keys() | WITHOUT_EFFECT | self.without_effect
 
     def read(self, config: dict[str, Any], where: Any) -> dict[str, Any]:
         """Our arguments for a published configuration.
@@ -204,7 +211,7 @@ class Configuration:
                 `tests/pretrained/test_settings_that_are_read.py` holds against it.
         """
         settled = {**SETTLED, **self.settled}
-        unknown = [f"`{each}`" for each in config if each not in self.known]
+        unknown = [f"`{name}`" for name in config if name not in self.known]
         if unknown:
             warnings.warn(
                 f"{where}: {', '.join(unknown)} is read by no published model of type {self.name}, "
@@ -218,30 +225,30 @@ class Configuration:
                     f"{self.name}. Received: {value!r}"
                 )
         arguments = dict(self.fixed)
-        for each in self.settings:
-            value = self.value(config, each.theirs)
+        for setting in self.settings:
+            name, value = setting.theirs, self.value(config, setting.theirs)
             try:
-                arguments[each.ours] = self.read_setting(config, each.theirs)
+                arguments[setting.ours] = self.read_setting(config, name)
             except (ValueError, TypeError) as error:
                 raise ValueError(
-                    f"{where}: `{each.theirs}` must be {error}. Received: {value!r}"
+                    f"{where}: `{name}` must be {error}. Received: {value!r}"
                 ) from None
-        values = {each.theirs: self.value(config, each.theirs) for each in self.settings}
-        for one in self.combined:
+        values = {item.theirs: self.value(config, item.theirs) for item in self.settings}
+        for combined in self.combined:
             try:
-                arguments[one.ours] = one.read({**config, **values})
+                arguments[combined.ours] = combined.read({**config, **values})
             except (ValueError, TypeError, ZeroDivisionError) as error:
                 raise ValueError(f"{where}: {error}") from None
         return arguments
 
     def read_setting(self, config: dict[str, Any], theirs: str) -> Any:
-        """What a published setting is to us; ValueError with what is expected."""
-        (setting,) = (each for each in self.settings if each.theirs == theirs)
+        """Returns a published setting as ours; raises ValueError with the expected value."""
+        (setting,) = (item for item in self.settings if item.theirs == theirs)
         return setting.read(self.value(config, theirs))
 
     def value(self, config: dict[str, Any], theirs: str) -> Any:
-        """A published setting's value, its default where there is none."""
-        (setting,) = (each for each in self.settings if each.theirs == theirs)
+        """Returns the value of a published setting, or its default."""
+        (setting,) = (item for item in self.settings if item.theirs == theirs)
         for name in (setting.theirs, *setting.also):
             if config.get(name) is not None:
                 return config[name]
@@ -274,19 +281,20 @@ class Configuration:
                     f"Received: {arguments[name]!r}"
                 )
         config = {"model_type": self.name}
-        for each in self.settings:
+        for setting in self.settings:
+            ours = arguments[setting.ours]
             try:
-                value = each.write(arguments[each.ours])
+                value = setting.write(ours)
             except ValueError as error:
                 raise ValueError(
-                    f"save: models of type {self.name} must have as {each.ours} {error}. "
-                    f"Received: {arguments[each.ours]!r}"
+                    f"save: models of type {self.name} must have as {setting.ours} {error}. "
+                    f"Received: {ours!r}"
                 ) from None
-            if value is not None or each.default is None:  # else the default, which it stands for
-                config[each.theirs] = value
-        for one in self.combined:
+            if value is not None or setting.default is None:  # None stands for the default
+                config[setting.theirs] = value
+        for combined in self.combined:
             try:
-                config |= one.write(arguments)
+                config |= combined.write(arguments)
             except ValueError as error:
                 raise ValueError(f"save: for models of type {self.name} {error}") from None
         return config
@@ -339,8 +347,10 @@ class Family:
         architectures: Published class -> what our model is given for it besides the settings. The
             first that fits a model of ours is what it is saved as.
         tasks: Task -> published class, for `load(folder, task)`.
-        make: Function of our arguments that gives a built model.
-        arguments: Function of a model that gives its arguments, as `make` takes them.
+        make: Function of our arguments that makes a model, which is not built.
+        read: Function of a built model that reads its arguments, as `make` takes them, from
+            attributes of its parts. `check_same` finds what they cannot express.
+        shape: Function of our arguments that gives the shape that the model is built for.
         classes: Whether our model has `num_classes`, which `id2label` names.
         others: Further classes of ours, of architectures that add more than a head.
     """
@@ -351,7 +361,8 @@ class Family:
     architectures: Mapping[str, dict[str, Any]]
     tasks: Mapping[str, str]
     make: Callable[[dict[str, Any]], Any]
-    arguments: Callable[[Any], dict[str, Any]]
+    read: Callable[[Any], dict[str, Any]]
+    shape: Callable[[dict[str, Any]], Any] = lambda arguments: (None, None)
     classes: bool = False
     others: tuple[type[keras.Model], ...] = ()
 
@@ -360,9 +371,53 @@ class Family:
         """Its `model_type`."""
         return self.configuration.name
 
+    def build(self, arguments: dict[str, Any]) -> Any:
+        """Returns a built model of our arguments."""
+        model = self.make(arguments)
+        model.build(self.shape(arguments))
+        return model
 
-def of_images(title: str) -> dict[str, Any]:
-    """The arguments of `Family` for an encoder of images and its classifier, `{title}Model` ..."""
+    def describe(self, model: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Returns the published configuration of a built model, and our arguments.
+
+        Raises:
+            ValueError: If the published code has no such model; the message names the setting.
+        """
+        try:
+            arguments = self.read(model)
+        except AttributeError as error:
+            received = None if error.obj is None else type(error.obj).__name__
+            raise ValueError(
+                f"save: models of type {self.name} must have a part with `{error.name}`. "
+                f"Received: {received} in its place"
+            ) from None
+        config = self.configuration.write(arguments)
+        try:
+            expected = self.make(arguments)
+        except ValueError as error:
+            raise ValueError(f"save: for models of type {self.name} {error}") from None
+        check_same(model, expected, self.name)
+        return config, arguments
+
+
+def read_block(block: Any) -> dict[str, Any]:
+    """Returns the settings of a block with attention, a network and norms, by our names."""
+    mixer, network = block.mixer, block.feed_forward
+    return {
+        "num_heads": mixer.num_heads,
+        "attention_dropout": mixer.dropout,
+        "mlp_dim": network.mlp_dim,
+        "activation": keras.activations.serialize(network.activation),
+        "norm_epsilon": block.mixer_norm.epsilon,
+    }
+
+
+def image_classes(title: str) -> dict[str, Any]:
+    """Returns the arguments of `Family` that name an image encoder and its classifier.
+
+    Args:
+        title: Start of the names of the published classes.
+    """
     encoder, classifier = f"{title}Model", f"{title}ForImageClassification"
     return {
         "architectures": {encoder: {"num_classes": None}, classifier: {}},
@@ -423,3 +478,143 @@ def _numbers(names: Iterable[str], starts: Iterable[str]) -> set[int]:
         if name.startswith(start)
     ]
     return {int(number) for number in after if number.isdigit() and len(number) < 9}
+
+
+# Settings that change nothing that a model computes: names, precision, how it was started and
+# trained; and layers that `build` makes of other settings.
+IGNORED = {"name", "dtype", OWN_DTYPE, "trainable", "frozen_blocks", "seed", "dropout", "drop_path"}
+IGNORED |= {"dropout_layer", "criterion", "prediction"}
+IGNORED_ENDS = ("_initializer", "_regularizer", "_constraint")
+# Numbers of a block that make a part where none was given. The part is compared instead of them.
+NUMBERS_OF_PARTS = {
+    "mixer": ("num_heads", "window_size"),
+    "cross_attention": ("num_heads",),
+    "feed_forward": ("mlp_dim", "activation"),
+}
+# Arguments of models that make layers. The layers are compared instead of them.
+ARGUMENTS_OF_LAYERS = {"block", "blocks", "encoder_block", "decoder_block", "embedding", "head"}
+ARGUMENTS_OF_LAYERS |= {"positions", "pooling", "queries", "num_layers", "num_heads", "mlp_dim"}
+ARGUMENTS_OF_LAYERS |= {"decoder_heads", "decoder_mlp_dim", "vocab_size", "max_length"}
+ARGUMENTS_OF_LAYERS |= {"hidden_dim", "patch_size", "window_size", "version"}
+
+
+class ClassName(str):
+    """The name of a class, which messages show without quotes."""
+
+    __repr__ = str.__str__
+
+
+def check_same(model: Any, expected: Any, family: str) -> None:
+    """Raises ValueError unless a model computes what the published code would.
+
+    A family reads its settings from the parts of a model as plain attributes. Models have more
+    settings than a published configuration can express. So the family makes a second model of what
+    it has read, and both are compared, setting by setting.
+
+    Args:
+        model: Built.
+        expected: The model that the family makes of what it has read. It is not built.
+        family: `model_type` of the published models, for the message.
+    """
+    ours = dict(settings_of(model))
+    theirs = dict(settings_of(expected))
+    for path in {**theirs, **ours}:
+        if ours.get(path) != theirs.get(path):
+            raise ValueError(
+                f"save: models of type {family} must have {path}={theirs.get(path)!r}. "
+                f"Received: {ours.get(path)!r}"
+            )
+
+
+def settings_of(part: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Yields the settings of a part and of the parts inside it, and their classes, by path.
+
+    Args:
+        part: A layer, its serialised form, a dataclass, a list of such, or a plain value.
+        path: Path of the part, empty for the model itself, whose class is not compared.
+    """
+    if isinstance(part, list | tuple):
+        yield from _settings_of_list(part, path)
+        return
+    settings = _settings_inside(part)
+    if settings is None:
+        yield path, part
+        return
+    if path:
+        yield path, ClassName(_class_name(part))
+    for name, value in settings.items():
+        if name not in IGNORED and not name.endswith(IGNORED_ENDS):
+            yield from settings_of(value, f"{path}.{name}" if path else name)
+
+
+def _settings_of_list(values: list[Any] | tuple[Any, ...], path: str) -> Iterator[tuple[str, Any]]:
+    if not any(isinstance(value, keras.layers.Layer | dict) for value in values):
+        # Keras replaces the axis of a norm by a list of axes when it builds the norm.
+        yield path, values[0] if len(values) == 1 else list(values)
+        return
+    for i, value in enumerate(values):
+        yield from settings_of(value, f"{path}[{i}]")
+
+
+def _settings_inside(part: Any) -> Mapping[str, Any] | None:
+    """Returns the settings of a part by name; None of a plain value."""
+    if isinstance(part, BaseModel):
+        return _settings_of_model(part)
+    if isinstance(part, Block):
+        return _settings_of_block(part)
+    if isinstance(part, keras.layers.Layer):
+        return part.get_config()
+    if isinstance(part, dict) and "class_name" in part:
+        config = part["config"]
+        return config if isinstance(config, dict) else {"name of function": config}
+    if dataclasses.is_dataclass(part):
+        return vars(part)
+    return None
+
+
+def _settings_of_model(model: BaseModel) -> dict[str, Any]:
+    """Returns the layers of a model, and its arguments that make no layers."""
+    settings: dict[str, Any] = {
+        name: value
+        for name, value in vars(model).items()
+        if not name.startswith("_") and name != "configuration" and _has_parts(value)
+    }
+    for name, value in vars(model.configuration).items():
+        if name not in (*ARGUMENTS_OF_LAYERS, *IGNORED):
+            settings[f"configuration.{name}"] = value
+    return settings
+
+
+def _has_parts(value: Any) -> bool:
+    if isinstance(value, list):
+        return any(isinstance(item, keras.layers.Layer) for item in value)
+    return isinstance(value, keras.layers.Layer) or dataclasses.is_dataclass(value)
+
+
+def _settings_of_block(block: Block) -> dict[str, Any]:
+    """Returns the configuration of a block, with the parts that numbers have made."""
+    settings = block.get_config()
+    parts = {"mixer": block.mixer, "feed_forward": block.feed_forward}
+    if isinstance(block, EncoderBlock) and not block.built:  # `build` makes these of the numbers
+        if block.num_heads is not None:
+            parts["mixer"] = SelfAttention(block.num_heads)
+        if block.mlp_dim is not None:
+            parts["feed_forward"] = FeedForward(block.mlp_dim, block.activation)
+    if "cross_attention" in settings:
+        parts["cross_attention"] = block.cross_attention
+    for name, layer in parts.items():
+        if name in settings:
+            settings[name] = settings[name] or layer
+            for number in NUMBERS_OF_PARTS[name]:
+                settings.pop(number, None)
+    return settings
+
+
+def _class_name(part: Any) -> str:
+    """Returns the name of the class of a part; adapters in a layer do not change it."""
+    if isinstance(part, dict):
+        return str(part["class_name"])
+    if isinstance(part, Adapted) and not isinstance(part, BaseLayer):
+        kinds = (kind for kind in type(part).__mro__ if issubclass(kind, keras.layers.Layer))
+        return next(kind.__name__ for kind in kinds if not issubclass(kind, Adapted))
+    return type(part).__name__

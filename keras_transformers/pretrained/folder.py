@@ -183,7 +183,7 @@ def read_model(folder: StrPath, task: Task | None = None) -> Any:
     try:
         values = sum(map(math.prod, tensors.shapes.values()))
         with within(values, zeros=True):
-            model = family.make(arguments)
+            model = family.build(arguments)
     except ValueError as error:
         raise ValueError(f"{where}: {error}") from None
     model.published_as, mappings = family.name, weights.mappings(model)
@@ -276,7 +276,7 @@ def save(
             f"save: `model` must be built. Received: '{model.name}', which has no weights; call "
             "it, or `model.build` with the shape of its inputs"
         )
-    family, architecture, config, arguments = _described(model, family)
+    family, architecture, config, arguments = _describe(model, family)
     weights = family.weights
     bare = weights.prefix if architecture in weights.bare else ""
     tensors = gather(model, weights.mappings(model), bare)
@@ -313,30 +313,35 @@ def _text_marks(model: Any, tokenizer: Any) -> dict[str, int | None]:
     return marks
 
 
-def _described(model: Any, name: str | None) -> tuple[Family, str, dict[str, Any], dict[str, Any]]:
-    """The family and class that a model is saved as, its configuration, and its arguments."""
-    refused: list[str] = []
-    for found in descriptions(model, name, refused):
-        return found
-    reasons = refused or [f"save: no family has models like {type(model).__name__}."]
-    raise ValueError(" ".join(dict.fromkeys(reasons)))  # several families say the same
+def _describe(model: Any, name: str | None) -> tuple[Family, str, dict[str, Any], dict[str, Any]]:
+    """Returns the family and class that a model is saved as, its configuration, its arguments."""
+    reasons: list[str] = []
+    for description in descriptions(model, name, reasons):
+        return description
+    reasons = reasons or [f"save: no family has models like {type(model).__name__}."]
+    raise ValueError(" ".join(dict.fromkeys(reasons)))  # several families give the same reason
 
 
 def descriptions(
-    model: Any, name: str | None, refused: list[str]
+    model: Any, name: str | None, reasons: list[str]
 ) -> Iterator[tuple[Family, str, dict[str, Any], dict[str, Any]]]:
-    """All that a model could be saved as; `refused` takes what other families say."""
+    """Yields everything that a model can be saved as, as `_describe` returns it.
+
+    Args:
+        model: Built.
+        name: `model_type` of the only family to try, or None for all.
+        reasons: List that gets the reason of each family that has no such model.
+    """
     if name is not None and name not in FAMILIES:
         raise ValueError(f"save: `family` must be one of {', '.join(FAMILIES)}. Received: {name!r}")
     for family in ALL if name is None else [FAMILIES[name]]:
         if not isinstance(model, (family.model, *family.others)):
             continue
         try:
-            arguments = family.arguments(model)
-            config = family.configuration.write(arguments)
+            config, arguments = family.describe(model)
         except ValueError as error:
-            refused.append(str(error))
+            reasons.append(str(error))
             continue
-        for architecture, given in family.architectures.items():
-            if all(arguments[key] == value for key, value in given.items()):
+        for architecture, settings in family.architectures.items():
+            if all(arguments[key] == value for key, value in settings.items()):
                 yield family, architecture, config, arguments

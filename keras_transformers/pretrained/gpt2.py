@@ -11,16 +11,17 @@ from keras_transformers.pretrained.family import (
     activation,
     flag,
     number,
+    read_block,
     size,
 )
-from keras_transformers.pretrained.parts import (
-    OF_CLASSES,
-    OF_SPANS,
+from keras_transformers.pretrained.heads import (
+    CLASSES,
+    SPANS,
     WRITES,
     decoder_head,
-    decoder_keywords,
-    head_of_decoder,
-    of_texts,
+    decoder_head_mappings,
+    read_decoder_head,
+    text_classes,
 )
 from keras_transformers.pretrained.weight_mapping import (
     FLAT,
@@ -31,15 +32,32 @@ from keras_transformers.pretrained.weight_mapping import (
     norm,
 )
 
-OF_HEAD = ("head", "num_classes", "problem_type", "logits_cap")
+# Arguments that make a head, or that no head makes necessary.
+HEAD_ARGUMENTS = ("head", "num_classes", "problem_type", "logits_cap", "has_unused_table")
 
 
-def _make(arguments: dict[str, Any]) -> Any:
-    parts = {name: value for name, value in arguments.items() if name not in OF_HEAD}
-    parts["tie_weights"] = parts["tie_weights"] or arguments["head"] is not None
-    model = LanguageModel.from_variant("small", **parts, head=decoder_head(arguments))
-    model.build((None, None))
-    return model
+def _make(arguments: dict[str, Any]) -> LanguageModel:
+    keywords = {name: value for name, value in arguments.items() if name not in HEAD_ARGUMENTS}
+    if arguments["head"] is not None and not arguments.get("has_unused_table", False):
+        keywords["tie_weights"] = True
+    return LanguageModel.from_variant("small", **keywords, head=decoder_head(arguments))
+
+
+def _read(model: LanguageModel) -> dict[str, Any]:
+    embedding, head = model.embedding, read_decoder_head(model.head)
+    return {
+        "vocab_size": embedding.vocab_size,
+        "hidden_dim": embedding.hidden_dim,
+        "max_length": embedding.max_length,
+        "padding_id": embedding.padding_id,
+        "tie_weights": embedding.tie_weights,
+        "num_layers": len(model.decoder_blocks),
+        "dropout": model.configuration.dropout,
+        **read_block(model.decoder_blocks[0]),
+        **head,
+        # A model that wrote text before it got its head may have a table of logits.
+        "has_unused_table": head["head"] is not None and not embedding.tie_weights,
+    }
 
 
 def _dense(ours: str, theirs: str, inputs: int = 1) -> Mappings:
@@ -81,7 +99,7 @@ def _mappings(model: LanguageModel) -> Mappings:
         WeightMapping(f"{tokens}/token_embedding", "transformer.wte.weight", also=also),
         WeightMapping(f"{tokens}/output_embedding", "lm_head.weight"),
         *MAPPINGS,
-        *head_of_decoder(model, tagging="classifier"),
+        *decoder_head_mappings(model, tagging="classifier"),
     ]
 
 
@@ -101,7 +119,7 @@ GPT2_CONFIGURATION = Configuration(
         flag("tie_word_embeddings", "tie_weights", True),
     ),
     combined=(padding(),),
-    fixed={"style": "gpt2", "num_key_value_heads": None, "logits_cap": None},
+    fixed={"logits_cap": None},
     settled={
         "tie_word_embeddings": (True, False),
         "scale_attn_weights": (True,),
@@ -125,12 +143,12 @@ GPT2_WEIGHTS = Weights(
     bare=("GPT2Model",),
 )
 # The base model has the same weights: what it lacks, the output, is the table of tokens.
-HEADS = {"LMHeadModel": WRITES, "Model": WRITES, **OF_CLASSES, **OF_SPANS}
+HEADS = {"LMHeadModel": WRITES, "Model": WRITES, **CLASSES, **SPANS}
 GPT2 = Family(
     configuration=GPT2_CONFIGURATION,
     weights=GPT2_WEIGHTS,
     model=LanguageModel,
-    **of_texts("GPT2", HEADS),
+    **text_classes("GPT2", HEADS),
     make=_make,
-    arguments=decoder_keywords,
+    read=_read,
 )

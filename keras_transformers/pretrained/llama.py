@@ -6,10 +6,10 @@ from typing import Any
 
 from keras_transformers.models import LanguageModel, SpanHead
 from keras_transformers.pretrained.decoders import (
-    language_model_keywords,
     make_language_model,
     one_window,
     padding,
+    read_language_model,
     rope,
     windows_of_layers,
 )
@@ -24,11 +24,11 @@ from keras_transformers.pretrained.family import (
     number,
     size,
 )
-from keras_transformers.pretrained.parts import (
-    OF_DECODERS,
-    WITHOUT_SPANS,
-    head_of_decoder,
-    of_texts,
+from keras_transformers.pretrained.heads import (
+    DECODER_HEADS,
+    DECODER_HEADS_WITHOUT_SPANS,
+    decoder_head_mappings,
+    text_classes,
 )
 from keras_transformers.pretrained.weight_mapping import (
     LINEAR,
@@ -58,7 +58,7 @@ def ends(model: LanguageModel) -> Mappings:
     return [
         WeightMapping(tokens, "model.embed_tokens.weight", also=(HEAD,) if tied else ()),
         WeightMapping("embedding/token_embedding/output_embedding", HEAD),
-        *head_of_decoder(model),
+        *decoder_head_mappings(model),
     ]
 
 
@@ -124,19 +124,19 @@ def sizes_of_decoder(defaults: Mapping[str, Any]) -> tuple[Setting, ...]:
     )
 
 
-def _under_other_name(model: LanguageModel) -> Mappings:
-    """The mappings where the model that answers questions is called `transformer`, not `model`."""
-    found = _mappings(model)
+def _renamed_mappings(model: LanguageModel) -> Mappings:
+    """Returns the mappings; a model that answers questions is called `transformer` there."""
+    mappings = _mappings(model)
     if not isinstance(model.head, SpanHead):
-        return found
+        return mappings
     return [
         dataclasses.replace(
-            each, theirs=each.theirs.replace("model.", OTHER, 1), also=(each.theirs,)
+            mapping, theirs=mapping.theirs.replace("model.", OTHER, 1), also=(mapping.theirs,)
         )
-        if each.theirs.startswith("model.")
-        else each
-        for each in found
-        if isinstance(each, WeightMapping)
+        if mapping.theirs.startswith("model.")
+        else mapping
+        for mapping in mappings
+        if isinstance(mapping, WeightMapping)
     ]
 
 
@@ -156,7 +156,7 @@ def _family(
     fixed: Mapping[str, Any] | None = None,
     settled: Mapping[str, Any] | None = None,
     without_effect: frozenset[str] = frozenset(),
-    mappings: Callable[[LanguageModel], Mappings] = _under_other_name,
+    mappings: Callable[[LanguageModel], Mappings] = _renamed_mappings,
 ) -> Family:
     """One whose tensors are called as Llama's.
 
@@ -170,21 +170,21 @@ def _family(
         mappings: As for `Weights`.
     """
     settings = (activation("hidden_act", "activation", "silu"), *settings)
-    said = {each.ours for each in settings} | {each.ours for each in combined}
+    names = {setting.ours for setting in settings} | {item.ours for item in combined}
     return Family(
         configuration=Configuration(
             name=name,
             settings=(*sizes_of_decoder(defaults), *settings),
             combined=(padding(), *combined),
-            fixed={**{k: v for k, v in FIXED.items() if k not in said}, **(fixed or {})},
+            fixed={**{k: v for k, v in FIXED.items() if k not in names}, **(fixed or {})},
             settled={**SETTLED, **(settled or {})},
             without_effect=WITHOUT_EFFECT | without_effect,
         ),
         weights=Weights(mappings, SIZES, LAYERS, projections=projections),
         model=LanguageModel,
-        **of_texts(title, OF_DECODERS),
+        **text_classes(title, DECODER_HEADS),
         make=make_language_model,
-        arguments=language_model_keywords,
+        read=read_language_model,
     )
 
 
@@ -271,19 +271,19 @@ def _cap(theirs: str, ours: str, default: float) -> Combined:
         value = config.get(theirs, default)
         return None if value is None else _positive(value, theirs)
 
-    return Combined(ours, (theirs,), read, lambda given: {theirs: given[ours]})
+    return Combined(ours, (theirs,), read, lambda arguments: {theirs: arguments[ours]})
 
 
 def _scale(default: int) -> Combined:
-    """What scores are multiplied by, of the number that they are divided by the root of."""
+    """Returns the setting of the scale of scores: one by the root of a published number."""
     name = "query_pre_attn_scalar"
 
     def read(config: dict[str, Any]) -> float:
         return _positive(config.get(name) or default, name) ** -0.5
 
-    def write(given: dict[str, Any]) -> dict[str, Any]:
-        scale = given["score_scale"]
-        number = given["head_dim"] if scale is None else round(scale**-2)
+    def write(arguments: dict[str, Any]) -> dict[str, Any]:
+        scale = arguments["score_scale"]
+        number = arguments["head_dim"] if scale is None else round(scale**-2)
         if scale is not None and abs(scale**-2 - number) > 1e-3:
             raise ValueError(f"scores must be divided by a whole number's root. Received: {scale}")
         return {name: number}
@@ -314,9 +314,9 @@ GEMMA2 = Family(
     ),
     weights=Weights(_gemma2_mappings, SIZES, LAYERS, projections=projections),
     model=LanguageModel,
-    **of_texts("Gemma2", WITHOUT_SPANS),
+    **text_classes("Gemma2", DECODER_HEADS_WITHOUT_SPANS),
     make=make_language_model,
-    arguments=language_model_keywords,
+    read=read_language_model,
 )
 
 
@@ -387,7 +387,7 @@ PHI3 = Family(
         layers=LAYERS,
     ),
     model=LanguageModel,
-    **of_texts("Phi3", WITHOUT_SPANS),
+    **text_classes("Phi3", DECODER_HEADS_WITHOUT_SPANS),
     make=make_language_model,
-    arguments=language_model_keywords,
+    read=read_language_model,
 )

@@ -28,11 +28,12 @@ from keras_transformers.pretrained.family import (
     Setting,
     Weights,
     activation,
+    boolean,
     number,
     positive,
     size,
 )
-from keras_transformers.pretrained.parts import OF_ENCODERS, of_texts, parts_of, refused, said
+from keras_transformers.pretrained.heads import ENCODER_HEADS, read_head, text_classes
 from keras_transformers.pretrained.weight_mapping import (
     FLAT,
     LINEAR,
@@ -44,12 +45,6 @@ from keras_transformers.pretrained.weight_mapping import (
     norm,
 )
 
-HEADS: dict[type, str] = {
-    ClassificationHead: "classification",
-    MaskedLanguageHead: "masked_language",
-    SpanHead: "question_answering",
-    TaggingHead: "tagging",
-}
 DEFAULT_WAVELENGTHS = (160_000.0, 10_000.0)  # of global and of local layers
 
 
@@ -59,7 +54,7 @@ def _norm(arguments: Mapping[str, Any]) -> keras.layers.LayerNormalization:
 
 
 def _blocks(arguments: Mapping[str, Any]) -> list[EncoderBlock]:
-    """The blocks in order; what differs is the attention, and that the first lacks a norm."""
+    """Makes the blocks in order, which differ in the attention; the first lacks a norm."""
     kinds: dict[bool, Any] = {False: SelfAttention, True: LocalAttention}
     attentions = {
         local: kind(
@@ -115,83 +110,71 @@ def _head(arguments: Mapping[str, Any]) -> keras.layers.Layer | None:
 
 
 def make_modernbert(arguments: dict[str, Any]) -> TextEncoder:
-    """A built model of ModernBERT's settings, by our names."""
+    """Makes a model of flat arguments.
+
+    Raises:
+        ValueError: If there is not one kind of attention for each layer.
+    """
     if len(arguments["local"]) != arguments["num_layers"]:
         raise ValueError(
             f"`layer_types` must have num_hidden_layers={arguments['num_layers']} entries. "
             f"Received: {len(arguments['local'])}"
         )
-    model = TextEncoder(
+    return TextEncoder(
         num_layers=arguments["num_layers"],
         block=_blocks(arguments),
         embedding=_embedding(arguments),
         head=_head(arguments),
     )
-    model.build((None, None))
-    return model
 
 
-def _name(activation: Any) -> Any:
-    """The name of an activation."""
-    return keras.activations.serialize(activation)
-
-
-def arguments_of_modernbert(model: TextEncoder) -> dict[str, Any]:
-    """What `make_modernbert` makes such a model of.
-
-    Raises:
-        ValueError: If nothing does; the message names the part.
-    """
-    blocks, head = model.encoder_blocks, model.head
-    local = [isinstance(block.mixer, LocalAttention) for block in blocks]
-    mixer, network, last = blocks[0].mixer, blocks[0].feed_forward, blocks[-1].feed_forward_norm
-    wavelengths = dict(enumerate(DEFAULT_WAVELENGTHS))
-    for is_local, block in zip(local, blocks, strict=True):
-        position = getattr(block.mixer, "position", None)
-        wavelengths[is_local] = getattr(position, "max_wavelength", wavelengths[is_local])
-    windows = [getattr(block.mixer, "window_size", None) for block in blocks]
-    pooled = isinstance(head, ClassificationHead)
-    transform = getattr(head, "pooler", None) if pooled else getattr(head, "transform", None)
-    found = {
+def read_modernbert(model: TextEncoder) -> dict[str, Any]:
+    """Returns the arguments that `make_modernbert` makes such a model of."""
+    blocks = model.encoder_blocks
+    mixer, network, norm = blocks[0].mixer, blocks[0].feed_forward, blocks[-1].feed_forward_norm
+    is_local = [isinstance(block.mixer, LocalAttention) for block in blocks]
+    wavelengths = list(DEFAULT_WAVELENGTHS)
+    window_size = 128
+    for block in blocks:
+        if isinstance(block.mixer, LocalAttention):
+            window_size = block.mixer.window_size
+        wavelengths[isinstance(block.mixer, LocalAttention)] = block.mixer.position.max_wavelength
+    return {
         "vocab_size": model.embedding.vocab_size,
         "hidden_dim": model.embedding.hidden_dim,
         "padding_id": model.padding_id,
         "num_layers": len(blocks),
-        "num_heads": getattr(mixer, "num_heads", 1),
-        "mlp_dim": getattr(network, "mlp_dim", 1),
-        "activation": _name(getattr(network, "activation", None)),
-        "norm_epsilon": getattr(last, "epsilon", 1e-5),
-        "norm_bias": getattr(last, "center", False),
-        "local": local,
-        "wavelengths": [wavelengths[0], wavelengths[1]],
-        "window_size": next((each for each in windows if each), 128),
-        "attention_dropout": getattr(mixer, "dropout", 0.0),
-        "attention_bias": bool(getattr(mixer, "use_bias", False)),
-        "mlp_dropout": getattr(network, "dropout", 0.0),
-        "mlp_bias": getattr(network, "use_bias", False),
-        "head": HEADS.get(type(head)),
-        "num_classes": getattr(head, "num_classes", None),
-        "pooling": getattr(head, "pooling", "token"),
-        "problem_type": model.problem_type,
-        "head_activation": _name(getattr(transform, "activation", keras.activations.gelu)),
-        "head_bias": getattr(transform, "use_bias", False),
+        "num_heads": mixer.num_heads,
+        "attention_dropout": mixer.dropout,
+        "attention_bias": mixer.use_bias,
+        "local": is_local,
+        "wavelengths": wavelengths,
+        "window_size": window_size,
+        "mlp_dim": network.mlp_dim,
+        "mlp_dropout": network.dropout,
+        "mlp_bias": network.use_bias,
+        "activation": keras.activations.serialize(network.activation),
+        "norm_epsilon": norm.epsilon,
+        "norm_bias": norm.center,
+        **_read_head(model.head),
     }
-    _check(model, found)
-    return found
 
 
-def _check(model: TextEncoder, found: Mapping[str, Any]) -> None:
-    """Raises ValueError unless a model is of the parts that are made of what was found."""
-    pairs: list[tuple[str, Any, Any]] = [("embedding", model.embedding, _embedding(found))]
-    pairs.append(("head", model.head, _head(found)))
-    for name, ours, made in pairs:
-        one, other = (None if part is None else said(part.get_config()) for part in (ours, made))
-        if one != other:
-            raise refused(model, one, f"such that ModernBERT's settings make its {name}")
-    for ours, made in zip(model.encoder_blocks, _blocks(found), strict=True):
-        one, other = said(parts_of(ours)), said(parts_of(made))
-        if one != other:
-            raise refused(model, one, "of blocks as ModernBERT's settings make them")
+def _read_head(head: Any) -> dict[str, Any]:
+    settings = {"pooling": "token", "head_activation": "gelu", "head_bias": False}
+    settings |= read_head(head)
+    if isinstance(head, MaskedLanguageHead):
+        settings["head"] = "masked_language"
+    transform = None
+    if isinstance(head, MaskedLanguageHead | TaggingHead | SpanHead):
+        transform = head.transform
+    elif isinstance(head, ClassificationHead):
+        transform = head.pooler
+        settings["pooling"] = head.pooling
+    if isinstance(transform, HeadTransform):
+        settings["head_activation"] = keras.activations.serialize(transform.activation)
+        settings["head_bias"] = transform.use_bias
+    return settings
 
 
 MOST_LAYERS = 1 << 12
@@ -204,20 +187,20 @@ POOLING = {"cls": "token", "mean": "mean"}
 def _layer_types(config: Mapping[str, Any]) -> Any:
     """Of older files, which say that every n-th layer is global; what they say if it is wrong."""
     every, layers = config.get("global_attn_every_n_layers", 3), config.get("num_hidden_layers", 22)
-    for each in (every, layers):
-        if not isinstance(each, int) or not 0 < each <= MOST_LAYERS:
-            return each
+    for count in (every, layers):
+        if not isinstance(count, int) or not 0 < count <= MOST_LAYERS:
+            return count
     return [LOCAL if i % every else GLOBAL for i in range(layers)]
 
 
 def _read_layer_types(types: Any) -> list[bool]:
-    """Which layers are local."""
+    """Returns for each layer whether it is local."""
     if not isinstance(types, list) or not {*types} <= {GLOBAL, LOCAL}:
         raise ValueError(
             f"a list of {GLOBAL!r} and {LOCAL!r}, or `global_attn_every_n_layers` a positive "
             "integer"
         )
-    return [each == LOCAL for each in types]
+    return [kind == LOCAL for kind in types]
 
 
 def _rotary(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -225,24 +208,24 @@ def _rotary(config: Mapping[str, Any]) -> dict[str, Any]:
     return {kind: {"rope_theta": config.get(name)} for kind, name in OLDER.items()}
 
 
-def _read_wavelengths(asked: Any) -> list[float]:
-    """The longest wavelengths of global and of local layers."""
-    found = []
+def _read_wavelengths(parameters: Any) -> list[float]:
+    """Returns the longest wavelengths of global and of local layers."""
+    wavelengths = []
     for kind, default in WAVELENGTHS.items():
-        each = dict((asked or {}).get(kind) or {})
-        wavelength = each.pop("rope_theta", None) or default
-        if each.pop("rope_type", "default") != "default" or any(each.values()):
+        settings = dict((parameters or {}).get(kind) or {})
+        wavelength = settings.pop("rope_theta", None) or default
+        if settings.pop("rope_type", "default") != "default" or any(settings.values()):
             raise ValueError(f"of `rope_type` 'default' for {kind}, without a scaling")
         if isinstance(wavelength, bool) or not isinstance(wavelength, int | float):
             raise ValueError(f"such that `rope_theta` of {kind} is a number")
-        found.append(float(wavelength))
-    return found
+        wavelengths.append(float(wavelength))
+    return wavelengths
 
 
-def _write_wavelengths(found: list[float]) -> dict[str, Any]:
+def _write_wavelengths(wavelengths: list[float]) -> dict[str, Any]:
     return {
         kind: {"rope_type": "default", "rope_theta": wavelength}
-        for kind, wavelength in zip(WAVELENGTHS, found, strict=True)
+        for kind, wavelength in zip(WAVELENGTHS, wavelengths, strict=True)
     }
 
 
@@ -309,12 +292,12 @@ MODERNBERT_CONFIGURATION = Configuration(
             "local",
             _layer_types,
             _read_layer_types,
-            lambda local: [LOCAL if each else GLOBAL for each in local],
+            lambda local: [LOCAL if is_local else GLOBAL for is_local in local],
         ),
         Setting("rope_parameters", "wavelengths", _rotary, _read_wavelengths, _write_wavelengths),
         Setting("local_attention", "window_size", 128, _window),
         number("attention_dropout", "attention_dropout", 0.0),
-        Setting("attention_bias", "attention_bias", False, bool),
+        Setting("attention_bias", "attention_bias", False, bool, boolean),
         number("mlp_dropout", "mlp_dropout", 0.0),
         Setting("mlp_bias", "mlp_bias", False, bool),
         Setting(
@@ -353,7 +336,7 @@ MODERNBERT = Family(
     configuration=MODERNBERT_CONFIGURATION,
     weights=MODERNBERT_WEIGHTS,
     model=TextEncoder,
-    **of_texts("ModernBert", OF_ENCODERS),
+    **text_classes("ModernBert", ENCODER_HEADS),
     make=make_modernbert,
-    arguments=arguments_of_modernbert,
+    read=read_modernbert,
 )

@@ -8,11 +8,13 @@ from keras_transformers.pretrained.family import (
     Family,
     Setting,
     Weights,
+    image_classes,
+    not_negative,
     number,
-    of_images,
+    positive,
     size,
 )
-from keras_transformers.pretrained.vit import make_image_model
+from keras_transformers.pretrained.vit import without_channels
 from keras_transformers.pretrained.weight_mapping import (
     CONVOLUTION,
     DEPTHWISE,
@@ -32,8 +34,8 @@ from keras_transformers.pretrained.weight_mapping import (
 
 STAGES = 4
 ENCODER, DECODER = "segformer.encoder", "decode_head"
-# Arguments that are not of the encoder: whether there is a decoder, and those of it.
-DECODERS = ("segments", "decoder_dim", "decoder_dropout", "ignored_label", "reshaped")
+# Arguments that the encoder does not have: whether there is a decoder, and the decoder's.
+DECODER_ARGUMENTS = ("segments", "decoder_dim", "decoder_dropout", "ignored_label", "reshaped")
 
 
 def _convolution(ours: str, theirs: str, layout: Any = CONVOLUTION) -> Mappings:
@@ -112,46 +114,61 @@ def _index(value: Any) -> int:
     return value
 
 
-def _make(arguments: dict[str, Any]) -> Any:
-    decoder = {name: arguments[name] for name in DECODERS}
-    encoder = {name: value for name, value in arguments.items() if name not in DECODERS}
-    encoder["image_size"] = (224, 224)  # no weight depends on it
-    if not decoder["segments"]:
-        return make_image_model(PVT, encoder)
-    if not decoder["reshaped"]:
+def _make(arguments: dict[str, Any]) -> PVT | SegFormer:
+    encoder = {name: value for name, value in arguments.items() if name not in DECODER_ARGUMENTS}
+    encoder = without_channels(encoder)
+    if not arguments["segments"]:
+        return PVT(**encoder)
+    if not arguments["reshaped"]:
         raise ValueError("`reshape_last_stage` must be true for segmentation. Received: False")
-    channels, classes = encoder.pop("channels"), encoder.pop("num_classes")
+    classes = encoder.pop("num_classes")
     encoder.pop("problem_type", None)
-    model = SegFormer(
+    return SegFormer(
         classes,
         PVT(None, **encoder),
-        decoder["decoder_dim"],
-        decoder["decoder_dropout"],
-        decoder["ignored_label"],
+        arguments["decoder_dim"],
+        arguments["decoder_dropout"],
+        arguments["ignored_label"],
     )
-    model.build((None, None, None, channels))
-    return model
 
 
-def _arguments(model: Any) -> dict[str, Any]:
+def _shape(arguments: dict[str, Any]) -> tuple[Any, ...]:
+    sides = (None, None) if arguments["segments"] else (224, 224)  # no weight depends on them
+    return (None, *sides, arguments["channels"])
+
+
+def _read(model: PVT | SegFormer) -> dict[str, Any]:
     if isinstance(model, PVT):
-        decoder = dict.fromkeys(DECODERS) | {"segments": False}
-        return {**model.get_config(), **decoder, "channels": model.channels}
-    encoder, config = model.encoder, model.get_config()
-    if not isinstance(encoder, PVT):
-        raise ValueError(
-            "save: the published SegFormer needs a PVT for an encoder. Received: "
-            f"{type(encoder).__name__}"
-        )
+        arguments = _read_encoder(model)
+        return {**arguments, **dict.fromkeys(DECODER_ARGUMENTS), "segments": False}
+    arguments = _read_encoder(model.encoder)
+    del arguments["problem_type"]
     return {
-        **encoder.get_config(),
-        "num_classes": config["num_classes"],
+        **arguments,
+        "num_classes": model.configuration.num_classes,
         "segments": True,
-        "decoder_dim": config["decoder_dim"],
-        "decoder_dropout": config["dropout"],
+        "decoder_dim": model.configuration.decoder_dim,
+        "decoder_dropout": model.configuration.dropout,
         "ignored_label": model.ignored_label,
         "reshaped": True,
+    }
+
+
+def _read_encoder(model: PVT) -> dict[str, Any]:
+    settings = model.configuration
+    return {
+        "num_classes": settings.num_classes,
+        "image_size": settings.image_size,
+        "problem_type": settings.problem_type,
         "channels": model.channels,
+        "hidden_dims": settings.hidden_dims,
+        "num_layers": settings.num_layers,
+        "num_heads": settings.num_heads,
+        "reductions": settings.reductions,
+        "mlp_ratios": settings.mlp_ratios,
+        "dropout": settings.dropout,
+        "drop_path": settings.drop_path,
+        "norm_epsilon": settings.norm_epsilon,
     }
 
 
@@ -166,8 +183,9 @@ SEGFORMER_CONFIGURATION = Configuration(
         Setting("mlp_ratios", "mlp_ratios", [4, 4, 4, 4], _stages),
         number("hidden_dropout_prob", "dropout", 0.0),
         number("drop_path_rate", "drop_path", 0.1),
-        size("decoder_hidden_size", "decoder_dim", 256),
-        number("classifier_dropout_prob", "decoder_dropout", 0.1),
+        # Encoders alone have no decoder to write of.
+        Setting("decoder_hidden_size", "decoder_dim", 256, positive),
+        Setting("classifier_dropout_prob", "decoder_dropout", 0.1, not_negative),
         Setting("semantic_loss_ignore_index", "ignored_label", 255, _index),
         Setting("reshape_last_stage", "reshaped", True, bool),  # the mean does away with it
     ),
@@ -200,18 +218,22 @@ SEGFORMER_WEIGHTS = Weights(
     prefix="segformer.",
     bare=("SegformerModel",),
 )
-ENCODERS = of_images("Segformer")
+ENCODERS = image_classes("Segformer")
 SEGFORMER = Family(
     configuration=SEGFORMER_CONFIGURATION,
     weights=SEGFORMER_WEIGHTS,
     model=PVT,
     others=(SegFormer,),
     architectures={
-        **{name: {**given, "segments": False} for name, given in ENCODERS["architectures"].items()},
+        **{
+            name: {**settings, "segments": False}
+            for name, settings in ENCODERS["architectures"].items()
+        },
         "SegformerForSemanticSegmentation": {"segments": True},
     },
     tasks={**ENCODERS["tasks"], "segmentation": "SegformerForSemanticSegmentation"},
     classes=True,
     make=_make,
-    arguments=_arguments,
+    read=_read,
+    shape=_shape,
 )

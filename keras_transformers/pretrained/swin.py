@@ -1,13 +1,12 @@
 """Swin (Liu et al. 2021) and Swin V2 (Liu et al. 2022)."""
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
 import keras
 
 from keras_transformers.models import Swin
-from keras_transformers.models.swin import STAGES, swin_blocks
+from keras_transformers.models.swin import STAGES
 from keras_transformers.pretrained.family import (
     Combined,
     Configuration,
@@ -15,12 +14,11 @@ from keras_transformers.pretrained.family import (
     Setting,
     Weights,
     activation,
+    image_classes,
     number,
-    of_images,
     size,
 )
-from keras_transformers.pretrained.parts import parts_of, refused, said
-from keras_transformers.pretrained.vit import make_image_model, read_side, write_side
+from keras_transformers.pretrained.vit import image_shape, read_side, without_channels, write_side
 from keras_transformers.pretrained.weight_mapping import (
     MODULES_OF_SWIN,
     Mappings,
@@ -93,19 +91,19 @@ def _read_depths(value: Any) -> Any:
     return value
 
 
-def _of_stages(theirs: str, ours: str, default: list[int], least: int) -> Combined:
-    """A list with an integer of each stage; of a longer one the published code reads as many."""
+def _stage_setting(theirs: str, ours: str, default: list[int], minimum: int) -> Combined:
+    """Returns the setting of a list with an integer for each stage, which may be longer."""
 
     def read(config: dict[str, Any]) -> list[int | None]:
         value, stages = config.get(theirs, default), len(config["depths"])
-        right = isinstance(value, list) and len(value) >= stages
-        if not right or not all(isinstance(each, int) and each >= least for each in value):
-            what = f"{stages} integers, {least} or more, one of each of `depths`"
+        is_long_enough = isinstance(value, list) and len(value) >= stages
+        if not is_long_enough or not all(isinstance(x, int) and x >= minimum for x in value):
+            what = f"{stages} integers, {minimum} or more, one of each of `depths`"
             raise ValueError(f"`{theirs}` must be a list of {what}. Received: {value!r}")
-        return [each or None for each in value[:stages]]
+        return [number or None for number in value[:stages]]
 
-    def write(given: dict[str, Any]) -> dict[str, Any]:
-        return {theirs: [each or 0 for each in given[ours]]}
+    def write(arguments: dict[str, Any]) -> dict[str, Any]:
+        return {theirs: [number or 0 for number in arguments[ours]]}
 
     return Combined(ours, (theirs,), read, write)
 
@@ -128,58 +126,40 @@ def _check_sides(arguments: dict[str, Any]) -> None:
                 )
 
 
-def _make(arguments: dict[str, Any]) -> Any:
+def _make(arguments: dict[str, Any]) -> Swin:
     if arguments["version"] == 2:
         _check_sides(arguments)
-    return make_image_model(functools.partial(Swin.from_variant, "T"), arguments)
+    return Swin.from_variant("T", **without_channels(arguments))
 
 
-def _arguments(model: Swin) -> dict[str, Any]:
-    """What `Swin.from_variant` makes such a model of, and its channels.
-
-    Raises:
-        ValueError: If no keywords make such a model; the message names the part.
-    """
-    settings = model.get_config()
-    first = [sum(settings["num_layers"][:stage]) for stage in range(len(model.blocks))]
-    blocks = [model.encoder_blocks[number] for number in first]
-    of_blocks = _keywords_of_blocks(blocks, settings["hidden_dim"])
-    of_blocks["window_size"] = max(model.blocks[0].layer.window_size)
-    made = swin_blocks(settings["hidden_dim"], **of_blocks)
-    for block, given, same in zip(blocks, model.blocks, made, strict=True):
-        ours = {**parts_of(block), "window_size": given.layer.window_size}
-        fitting = same.with_windows(block.window_size, (0, 0))
-        theirs = {**parts_of(fitting), "window_size": same.window_size}
-        for name, part in {**ours, "mask_padding": block.mask_padding}.items():
-            if said(part) != said({**theirs, "mask_padding": same.mask_padding}[name]):
-                expected = f"such that keywords of `from_variant` make the `{name}` of its blocks"
-                raise refused(model, said(part), expected)
-    drop_path = settings["drop_path"]
-    names = ("num_classes", "image_size", "patch_size", "hidden_dim", "num_layers", "problem_type")
+def _read(model: Swin) -> dict[str, Any]:
+    """Returns the arguments that `_make` makes such a model of."""
+    settings = model.configuration
+    # The first block of each stage.
+    numbers = [sum(settings.num_layers[:stage]) for stage in range(len(settings.num_layers))]
+    blocks = [model.encoder_blocks[number] for number in numbers]
+    block, network = blocks[0], blocks[0].feed_forward
+    last_rate = blocks[-1].drop_path
     return {
-        **{name: settings[name] for name in names},
-        **of_blocks,
-        "dropout": blocks[0].dropout,
-        "drop_path": blocks[-1].drop_path if drop_path is None else drop_path,
+        "num_classes": settings.num_classes,
+        "image_size": settings.image_size,
+        "problem_type": settings.problem_type,
         "channels": model.channels,
-    }
-
-
-def _keywords_of_blocks(blocks: list[Any], hidden_dim: int) -> dict[str, Any]:
-    """What `swin_blocks` makes such blocks of, if it does, but for the size of windows."""
-    first, mixers = blocks[0], [block.mixer for block in blocks]
-    network = first.feed_forward
-    return {
-        "num_heads": [getattr(mixer, "num_heads", 1) for mixer in mixers],
-        "version": 1 if first.norm_first else 2,
-        "pretrained_window_size": [
-            getattr(mixer, "pretrained_window_size", None) for mixer in mixers
-        ],
-        "mlp_ratio": max(getattr(network, "mlp_dim", 1) // hidden_dim, 1),
-        "mask_padding": first.mask_padding,
-        "norm_epsilon": getattr(first.mixer_norm, "epsilon", 1e-5),
-        "activation": keras.activations.serialize(getattr(network, "activation", None)),
-        "qkv_bias": getattr(mixers[0], "use_bias", True) != "output",
+        "patch_size": settings.patch_size,
+        "hidden_dim": settings.hidden_dim,
+        "num_layers": settings.num_layers,
+        "drop_path": last_rate if settings.drop_path is None else settings.drop_path,
+        "version": 1 if block.norm_first else 2,
+        "num_heads": [block.mixer.num_heads for block in blocks],
+        # The blocks of the model have smaller windows where a map has no room for these.
+        "window_size": max(model.blocks[0].layer.window_size),
+        "pretrained_window_size": [block.mixer.pretrained_window_size for block in blocks],
+        "qkv_bias": block.mixer.use_bias != "output",
+        "mask_padding": block.mask_padding,
+        "mlp_ratio": network.mlp_dim // settings.hidden_dim,
+        "activation": keras.activations.serialize(network.activation),
+        "norm_epsilon": block.mixer_norm.epsilon,
+        "dropout": block.dropout,
     }
 
 
@@ -216,7 +196,7 @@ def _family(
     configuration = Configuration(
         name=name,
         settings=SETTINGS,
-        combined=(_of_stages("num_heads", "num_heads", [3, 6, 12, 24], 1), *more),
+        combined=(_stage_setting("num_heads", "num_heads", [3, 6, 12, 24], 1), *more),
         # Their code attends to the tokens that fill the last windows.
         fixed={"version": version, "mask_padding": False},
         settled={"use_absolute_embeddings": (False,)},
@@ -245,12 +225,13 @@ def _family(
         configuration=configuration,
         weights=weights,
         model=Swin,
-        **of_images(title),
+        **image_classes(title),
         make=_make,
-        arguments=_arguments,
+        read=_read,
+        shape=image_shape,
     )
 
 
 SWIN = _family("swin", "Swin", 1, _table, ())
-WINDOWS = _of_stages("pretrained_window_sizes", "pretrained_window_size", [0] * len(DEPTHS), 0)
+WINDOWS = _stage_setting("pretrained_window_sizes", "pretrained_window_size", [0] * len(DEPTHS), 0)
 SWINV2 = _family("swinv2", "Swinv2", 2, _network, (WINDOWS,))

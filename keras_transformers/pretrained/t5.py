@@ -16,8 +16,8 @@ from keras_transformers.layers import (
     SelfAttention,
     TokenEmbedding,
 )
-from keras_transformers.layers.parts import serialized
 from keras_transformers.models import Transformer
+from keras_transformers.pretrained.bart import translator_shape
 from keras_transformers.pretrained.family import (
     Configuration,
     Family,
@@ -28,7 +28,6 @@ from keras_transformers.pretrained.family import (
     size,
     write_activation,
 )
-from keras_transformers.pretrained.parts import check_blocks, check_tables, refused, said
 from keras_transformers.pretrained.weight_mapping import LINEAR, OUTPUT, Mappings, WeightMapping
 
 GATED = "gated-"
@@ -49,14 +48,14 @@ BRANCHES = {
 
 
 def read_network(value: str) -> tuple[bool, str]:
-    """Whether the feed-forward networks are gated, and their activation, of `feed_forward_proj`."""
+    """Returns whether `feed_forward_proj` names a gated network, and the activation."""
     gated = str(value).startswith(GATED)
     name = str(value).removeprefix(GATED)
     return gated, read_activation("gelu_new" if gated and name == "gelu" else name)
 
 
 def write_network(network: tuple[bool, str]) -> str:
-    """What `read_network` reads so."""
+    """Returns the `feed_forward_proj` that `read_network` reads so."""
     gated, activation = network
     name = write_activation(activation)
     if not gated:
@@ -66,101 +65,67 @@ def write_network(network: tuple[bool, str]) -> str:
     return GATED + ("gelu" if name == "gelu_new" else name)
 
 
-def make_t5(given: dict[str, Any]) -> Transformer:
-    """A built model of the keywords that `t5_keywords` gives."""
-    model = Transformer(
-        num_layers=(given["num_layers"], given["num_decoder_layers"]),
-        dropout=given["dropout"],
-        embedding=_table(given),
-        positions=(_positions(given, True), _positions(given, False)),
-        encoder_block=EncoderBlock(mixer=_attention(given, SelfAttention), **_of_both(given)),
-        decoder_block=_decoder_block(given),
-    )
-    model.build({"source": (None, None), "target": (None, None)})
-    return model
-
-
-def _table(given: dict[str, Any]) -> TokenEmbedding:
-    scale = given["hidden_dim"] ** -0.5 if given["scale_logits"] else 1.0
-    names = {name: given[name] for name in ("vocab_size", "hidden_dim", "padding_id")}
-    return TokenEmbedding(**names, scale=False, logits_scale=scale, tie_weights=given["tied"])
-
-
-def _positions(given: dict[str, Any], bidirectional: bool) -> RelativePositionBias:
-    return RelativePositionBias(given["num_buckets"], given["max_distance"], bidirectional)
-
-
-def _attention(given: dict[str, Any], kind: type) -> Any:
-    names = {name: given[name] for name in ("num_heads", "key_dim", "dropout")}
-    return kind(**names, use_bias=False, score="dot")
-
-
-def _of_both(given: dict[str, Any]) -> dict[str, Any]:
-    gated, activation = given["network"]
+def make_t5(arguments: dict[str, Any]) -> Transformer:
+    """Makes a model of flat arguments."""
+    buckets, distance = arguments["num_buckets"], arguments["max_distance"]
+    attention = {name: arguments[name] for name in ("num_heads", "key_dim", "dropout")}
+    attention |= {"use_bias": False, "score": "dot"}
+    gated, activation = arguments["network"]
     network = GatedFeedForward if gated else FeedForward
-    return {
-        "dropout": given["dropout"],
-        "feed_forward": network(given["mlp_dim"], activation, given["dropout"], use_bias=False),
-        "norm": keras.layers.RMSNormalization(epsilon=given["norm_epsilon"]),
+    dropout = arguments["dropout"]
+    parts = {
+        "dropout": dropout,
+        "feed_forward": network(arguments["mlp_dim"], activation, dropout, use_bias=False),
+        "norm": keras.layers.RMSNormalization(epsilon=arguments["norm_epsilon"]),
         "norm_first": True,
     }
-
-
-def _decoder_block(given: dict[str, Any]) -> DecoderBlock:
-    return DecoderBlock(
-        mixer=_attention(given, CausalSelfAttention),
-        cross_attention=_attention(given, CrossAttention),
-        **_of_both(given),
+    return Transformer(
+        num_layers=(arguments["num_layers"], arguments["num_decoder_layers"]),
+        dropout=dropout,
+        embedding=TokenEmbedding(
+            arguments["vocab_size"],
+            arguments["hidden_dim"],
+            scale=False,
+            padding_id=arguments["padding_id"],
+            logits_scale=arguments["hidden_dim"] ** -0.5 if arguments["scale_logits"] else 1.0,
+            tie_weights=arguments["tied"],
+        ),
+        positions=(
+            RelativePositionBias(buckets, distance, bidirectional=True),
+            RelativePositionBias(buckets, distance, bidirectional=False),
+        ),
+        encoder_block=EncoderBlock(mixer=SelfAttention(**attention), **parts),
+        decoder_block=DecoderBlock(
+            mixer=CausalSelfAttention(**attention),
+            cross_attention=CrossAttention(**attention),
+            **parts,
+        ),
     )
 
 
-def t5_keywords(model: Transformer) -> dict[str, Any]:
-    """What `make_t5` makes such a model of.
-
-    Args:
-        model: Built.
-
-    Raises:
-        ValueError: If no keywords make such a model; the message names the part.
-    """
-    block, tokens = model.encoder_blocks[0], model.target_embedding
-    bias, network = model.source_positions, block.feed_forward
-    known = isinstance(bias, RelativePositionBias)
-    if not known or not isinstance(network, FeedForward | GatedFeedForward):
-        received = f"{type(bias).__name__} and {type(network).__name__}"
-        raise refused(model, received, "with a RelativePositionBias and a FeedForward, as T5 is")
-    found = {
+def read_t5(model: Transformer) -> dict[str, Any]:
+    """Returns the arguments that `make_t5` makes such a model of."""
+    tokens, bias, block = model.target_embedding, model.source_positions, model.encoder_blocks[0]
+    network = block.feed_forward
+    activation = keras.activations.serialize(network.activation)
+    return {
         "vocab_size": tokens.vocab_size,
         "hidden_dim": tokens.hidden_dim,
         "padding_id": model.padding_id,
+        "shared": model.source_embedding is tokens,
         "tied": tokens.tie_weights,
         "scale_logits": tokens.logits_scale != 1,
         "num_layers": len(model.encoder_blocks),
         "num_decoder_layers": len(model.decoder_blocks),
-        "num_heads": getattr(block.mixer, "num_heads", None),
-        "key_dim": getattr(block.mixer, "key_dim", None),
+        "num_heads": block.mixer.num_heads,
+        "key_dim": block.mixer.key_dim,
         "mlp_dim": network.mlp_dim,
-        "network": (
-            isinstance(network, GatedFeedForward),
-            keras.activations.serialize(network.activation),
-        ),
-        "dropout": model.dropout_layer.rate,
-        "norm_epsilon": getattr(block.mixer_norm, "epsilon", None),
+        "network": (isinstance(network, GatedFeedForward), activation),
+        "dropout": model.configuration.dropout,
+        "norm_epsilon": block.mixer_norm.epsilon,
         "num_buckets": bias.num_buckets,
         "max_distance": bias.max_distance,
     }
-    for name in ("num_heads", "key_dim", "norm_epsilon"):
-        if found[name] is None:
-            raise refused(model, type(block.mixer).__name__, f"with {name}, as published ones are")
-    table = _table(found)
-    check_tables(model, table, table)
-    ours = (model.source_positions, model.target_positions)
-    for side, layer in zip((True, False), ours, strict=True):
-        if said(serialized(layer)) != said(serialized(_positions(found, side))):
-            raise refused(model, type(layer).__name__, "with biases of relative positions as in T5")
-    encoder = EncoderBlock(mixer=_attention(found, SelfAttention), **_of_both(found))
-    check_blocks(model, encoder, _decoder_block(found))
-    return found
 
 
 def _mappings(model: Transformer) -> Mappings:
@@ -227,7 +192,7 @@ def _family(name: str, kind: str, settings: tuple[Setting, ...], fixed: dict[str
         configuration=Configuration(
             name=name,
             settings=settings,
-            fixed=fixed,
+            fixed={**fixed, "shared": True},
             # Whether there are two tables is seen from the file: `transformers` 5 writes True.
             settled={"tie_word_embeddings": (True, False)},
             without_effect=WITHOUT_EFFECT,
@@ -249,7 +214,8 @@ def _family(name: str, kind: str, settings: tuple[Setting, ...], fixed: dict[str
         architectures={kind: {}},
         tasks={"text_to_text": kind},
         make=make_t5,
-        arguments=t5_keywords,
+        read=read_t5,
+        shape=translator_shape,
     )
 
 

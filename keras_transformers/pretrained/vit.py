@@ -1,25 +1,21 @@
 """ViT, DeiT, and the masked autoencoder of ViT."""
 
-import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import keras
-
 from keras_transformers.models import MAE, ViT
-from keras_transformers.models.mae import block_like
-from keras_transformers.models.vit import STEMS, vit_block
+from keras_transformers.models.vit import STEMS
 from keras_transformers.pretrained.family import (
     Configuration,
     Family,
     Setting,
     Weights,
     activation,
+    image_classes,
     number,
-    of_images,
+    read_block,
     size,
 )
-from keras_transformers.pretrained.parts import parts_of, refused, said
 from keras_transformers.pretrained.weight_mapping import (
     MODULES_OF_VIT,
     AsIs,
@@ -93,81 +89,48 @@ def write_side(sides: Sequence[int]) -> Any:
     return sides[0] if sides[0] == sides[1] else list(sides)
 
 
-def make_image_model(kind: Callable[..., Any], arguments: dict[str, Any]) -> Any:
-    """A built model of pictures with as many channels as `arguments` say."""
-    arguments = dict(arguments)
-    channels = arguments.pop("channels")
-    model = kind(**arguments)
-    model.build((None, *arguments["image_size"], channels))
-    return model
+def image_shape(arguments: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Returns the shape of images that a model is built for."""
+    return (None, *arguments["image_size"], arguments["channels"])
 
 
-def make_vit(arguments: dict[str, Any]) -> Any:
-    """A built `ViT` of flat keywords and channels."""
-    return make_image_model(functools.partial(ViT.from_variant, "B/16"), arguments)
+def without_channels(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns arguments without `channels`, which models read from the shape of images."""
+    return {name: value for name, value in arguments.items() if name != "channels"}
 
 
-def keywords_of_block(block: Any) -> dict[str, Any]:
-    """What `vit_block` makes such a block of, if it does."""
-    mixer, network = block.mixer, block.feed_forward
-    return {
-        "num_heads": getattr(mixer, "num_heads", 1),
-        "mlp_dim": getattr(network, "mlp_dim", 1),
-        "norm_epsilon": getattr(block.mixer_norm, "epsilon", 1e-6),
-        "activation": keras.activations.serialize(getattr(network, "activation", None)),
-        "attention_dropout": getattr(mixer, "dropout", 0.0),
-        "qkv_bias": getattr(mixer, "use_bias", True) != "output",
-    }
+def make_vit(arguments: dict[str, Any]) -> ViT:
+    """Makes a `ViT` of flat keywords."""
+    return ViT.from_variant("B/16", **without_channels(arguments))
 
 
-def check_block(model: Any, block: Any, made: Any) -> None:
-    """Raises ValueError unless a block of a model's is like the one that keywords make."""
-    for name, ours in parts_of(block).items():
-        if said(ours) != said(parts_of(made)[name]):
-            expected = f"such that keywords of `from_variant` make the `{name}` of its blocks"
-            raise refused(model, said(ours), expected)
-
-
-def arguments_of_vit(
-    model: ViT, of_block: Callable[[Any], dict[str, Any]] = keywords_of_block
-) -> dict[str, Any]:
-    """What `ViT.from_variant` makes such a model of, and its channels.
-
-    Args:
-        model: Built.
-        of_block: Function of a block that gives the keywords of `vit_block`.
-
-    Raises:
-        ValueError: If no keywords make such a model; the message names the part.
-    """
-    block, embedding, pooling = model.encoder_blocks[0], model.embedding, model.pooling
-    settings, numbers = model.get_config(), of_block(block)
-    check_block(model, block, vit_block(**numbers))
-    if embedding.norm is not None or not embedding.patch_embedding.use_bias:
-        expected = "of patches with a bias, and without a `norm` in its `embedding`"
-        raise refused(model, said(embedding.get_config()), expected)
-    stems = {kind: word for word, kind in STEMS.items()}
+def read_vit(model: ViT) -> dict[str, Any]:
+    """Returns the keywords that `make_vit` makes such a model of."""
+    embedding, pooling, block = model.embedding, model.pooling, model.encoder_blocks[0]
+    stems = {kind: name for name, kind in STEMS.items()}
     stem = type(embedding.patch_embedding)
+    is_distilled = pooling.kind == "distilled"
     token = None if embedding.distillation_token is None else "token"
     return {
-        "num_classes": settings["num_classes"],
-        "image_size": settings["image_size"],
+        "num_classes": model.configuration.num_classes,
+        "image_size": model.configuration.image_size,
+        "problem_type": model.configuration.problem_type,
+        "channels": model.channels,
         "patch_size": embedding.patch_size,
         "hidden_dim": embedding.hidden_dim,
-        "num_layers": settings["num_layers"],
-        "problem_type": settings["problem_type"],
-        **numbers,
-        "dropout": block.dropout,
-        "drop_path": model.block.layer.drop_path,
+        "stem": stems.get(stem, stem.__name__),
         "class_token": embedding.class_token is not None,
         "positions": embedding.positions,
         "registers": embedding.registers,
         "antialias": embedding.antialias,
-        "stem": stems.get(stem, stem.__name__),
-        "pooling": "token" if pooling.kind == "distilled" else pooling.kind,
+        "num_layers": len(model.encoder_blocks),
+        **read_block(block),
+        "qkv_bias": block.mixer.use_bias != "output",
+        "dropout": block.dropout,
+        "drop_path": model.block.layer.drop_path,
+        "pooling": "token" if is_distilled else pooling.kind,
         "representation_dim": pooling.representation_dim,
-        "distillation": "head" if pooling.kind == "distilled" else token,
-        "channels": model.channels,
+        "distillation": "head" if is_distilled else token,
     }
 
 
@@ -224,9 +187,10 @@ VIT = Family(
     configuration=VIT_CONFIGURATION,
     weights=VIT_WEIGHTS,
     model=ViT,
-    **of_images("ViT"),
+    **image_classes("ViT"),
     make=make_vit,
-    arguments=arguments_of_vit,
+    read=read_vit,
+    shape=image_shape,
 )
 
 TEACHER = [
@@ -267,7 +231,8 @@ DEIT = Family(
     },
     classes=True,
     make=make_vit,
-    arguments=arguments_of_vit,
+    read=read_vit,
+    shape=image_shape,
 )
 
 
@@ -298,22 +263,26 @@ def _vit_mae_mappings(model: Any) -> Mappings:
     ]
 
 
-def _make(arguments: dict[str, Any]) -> Any:
-    arguments = dict(arguments)
-    decoder = {name: arguments.pop(name) for name in DECODER}
-    channels = arguments.pop("channels")
-    model = MAE(ViT.from_variant("B/16", None, name="encoder", **arguments), **decoder)
-    model.build((None, *arguments["image_size"], channels))
-    return model
+def _make_mae(arguments: dict[str, Any]) -> MAE:
+    decoder = {name: arguments[name] for name in DECODER}
+    encoder = {name: value for name, value in arguments.items() if name not in DECODER}
+    vit = ViT.from_variant("B/16", None, name="encoder", **without_channels(encoder))
+    return MAE(vit, **decoder)
 
 
-def _arguments(model: Any) -> dict[str, Any]:
-    settings, block = model.get_config(), model.decoder_blocks[0]
-    sizes = {name: keywords_of_block(block)[name] for name in ("num_heads", "mlp_dim")}
-    check_block(model, block, block_like(model.encoder.block.layer, **sizes))
-    of_block = {f"decoder_{name.removeprefix('num_')}": size for name, size in sizes.items()}
-    numbers = {name: settings[name] for name in DECODER}
-    return {**arguments_of_vit(model.encoder), **numbers, **of_block}
+def _read_mae(model: MAE) -> dict[str, Any]:
+    block = model.decoder_blocks[0]
+    arguments = read_vit(model.encoder)
+    del arguments["num_classes"]
+    return {
+        **arguments,
+        "decoder_dim": model.configuration.decoder_dim,
+        "decoder_layers": len(model.decoder_blocks),
+        "decoder_heads": block.mixer.num_heads,
+        "decoder_mlp_dim": block.feed_forward.mlp_dim,
+        "mask_ratio": model.configuration.mask_ratio,
+        "normalize_patches": model.configuration.normalize_patches,
+    }
 
 
 VIT_MAE_CONFIGURATION = Configuration(
@@ -347,6 +316,7 @@ VIT_MAE = Family(
     model=MAE,
     architectures={"ViTMAEForPreTraining": {}},
     tasks={"reconstruction": "ViTMAEForPreTraining"},
-    make=_make,
-    arguments=_arguments,
+    make=_make_mae,
+    read=_read_mae,
+    shape=image_shape,
 )

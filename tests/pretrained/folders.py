@@ -95,7 +95,7 @@ def clip(folder):
     sizes = {"hidden_dim": 16, "num_heads": 2, "mlp_dim": 32, "num_layers": 1}
     settings["text_encoder"] |= {**sizes, "vocab_size": size, "end_id": size - 1}
     settings["image_encoder"] |= {**sizes, "image_size": [16, 16], "patch_size": 4}
-    return CLIP.make({**settings, "projection_dim": 8})
+    return CLIP.build({**settings, "projection_dim": 8})
 
 
 SLIDING = {  # model type -> its window, which is shorter than the texts of tests
@@ -121,10 +121,7 @@ def sliding(folder, model_type):
     settings = family.configuration.read(config, "config.json")
     kinds = ("ForCausalLM", "ForMaskedLM")
     (head,) = (each for name, each in family.architectures.items() if name.endswith(kinds))
-    model = family.make({**settings, **head})
-    if not model.built:
-        model.build((None, None))
-    return pretrained.save(model, folder)
+    return pretrained.save(family.build({**settings, **head}), folder)
 
 
 # Of each recipe: what makes its model, and what that is built for.

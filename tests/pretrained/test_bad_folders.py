@@ -264,5 +264,5 @@ def test_a_model_that_the_published_code_does_not_know_is_not_written(tmp_path):
     sizes = {"hidden_dim": 12, "num_heads": 3, "mlp_dim": 20, "num_layers": 1}
     model = LanguageModel.from_variant("small", 31, **sizes, style="modern")
     model.build((None, None))
-    with pytest.raises(ValueError, match="models of type gpt2 must have style='gpt2'"):
+    with pytest.raises(ValueError, match="models of type gpt2 must have as max_length a posi"):
         pretrained.save(model, tmp_path, family="gpt2")

@@ -157,7 +157,7 @@ def test_the_settings_of_the_first_files_stand_in_place_of_the_others():
 def test_a_model_that_clip_cannot_say_is_not_written(tmp_path):
     from tests.models.test_dual_encoder import by_sigmoid, by_softmax
 
-    with pytest.raises(ValueError, match="a DualEncoder must be made with a EndPooling. Received"):
+    with pytest.raises(ValueError, match="a part with `end_id`. Received: LastPooling in"):
         pretrained.save(by_sigmoid(), tmp_path)
-    with pytest.raises(ValueError, match="a ViT must be with the `embedding` of the published"):
-        pretrained.save(by_softmax(), tmp_path)  # whose norm has another epsilon than its blocks
+    with pytest.raises(ValueError, match="image_encoder.embedding.antialias=False. Received: T"):
+        pretrained.save(by_softmax(), tmp_path)

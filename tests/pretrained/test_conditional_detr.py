@@ -1,5 +1,6 @@
 """Claims about folders of Conditional DETR: what is refused, and image files in, boxes out."""
 
+import keras
 import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
@@ -44,7 +45,7 @@ def folder(published, tmp_path):
         ({"focal_alpha": 0.5}, "`focal_alpha` must be 0.25 .* Received: 0.5"),
         ({"position_embedding_type": "learned"}, "`position_embedding_type` must be 'sine'"),
         ({"activation_function": "gelu"}, "`activation_function` must be 'relu'"),
-        ({"decoder_attention_heads": 4}, "must have one num_heads. Received: 2 and 4"),
+        ({"decoder_attention_heads": 3}, "`num_heads` must divide the width of `x`, 16"),
         ({"decoder_layers": 3}, "decoder_layers=3 must be the number of layers"),
         ({"num_queries": 9}, "query_position_embeddings.weight must have shape"),
         ({"d_model": 20}, "d_model=20"),
@@ -70,9 +71,11 @@ def test_a_missing_and_a_misshapen_tensor_are_named(folder):
 
 
 def test_a_detector_that_the_published_code_does_not_know_is_not_written(tmp_path):
-    blocks = [kind(num_heads=2, mlp_dim=24) for kind in (EncoderBlock, ConditionalDecoderBlock)]
+    norm = keras.layers.LayerNormalization(epsilon=1e-5)
+    kinds = EncoderBlock, ConditionalDecoderBlock
+    blocks = [kind(num_heads=2, mlp_dim=24, norm=norm) for kind in kinds]
     for model, message in (
-        (made(blocks=blocks), "a decoder of one FirstConditionalDecoderBlock and"),
+        (made(blocks=blocks), "FirstConditionalDecoderBlock. Received: ConditionalDecoderBlock"),
         (made(criterion=None), "must have classification='focal'"),
     ):
         with pytest.raises(ValueError, match=message):

@@ -145,13 +145,13 @@ def test_a_modern_variant_is_llama_too(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"feed_forward": None, "mlp_dim": 20}, "another feed_forward|with blocks as published"),
-        ({"norm": keras.layers.LayerNormalization()}, "another norm"),
+        ({"feed_forward": None, "mlp_dim": 20}, "GatedFeedForward. Received: Fee"),
+        ({"norm": keras.layers.LayerNormalization()}, "norm=RMSNormalization. Received: LayerN"),
         (
             {"mixer": CausalSelfAttention(3, position=RotaryEmbedding(interleaved=True))},
-            "with rotary positions of halves",
+            r"\[0\].mixer.position.interleaved=False. Received: True",
         ),
-        ({"mixer": CausalSelfAttention(3)}, "with rotary positions of halves"),
+        ({"mixer": CausalSelfAttention(3)}, "a part with `max_wavelength`. Received: None in its"),
         (
             {"mixer": CausalSelfAttention(3, position=RotaryEmbedding(scaling="ntk"))},
             "no published code has this scaling",

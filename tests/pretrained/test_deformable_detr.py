@@ -135,9 +135,12 @@ def test_a_detector_that_the_published_code_does_not_know_is_not_written(tmp_pat
     kinds = DeformableEncoderBlock, DeformableDecoderBlock
     blocks = [kind(num_heads=2, mlp_dim=24) for kind in kinds]
     for model, message in (
-        (made(blocks=blocks), "another norm"),  # with another epsilon
+        (
+            made(blocks=blocks),
+            r"encoder_blocks\[0\].norm.epsilon=1e-05. Received: 1e-06",
+        ),  # with another epsilon
         (made(criterion={"classification": "softmax"}), "must have classification='focal'"),
-        (made(norm="batch"), "needs a ResNet with a pooled stem and frozen batch norms"),
+        (made(norm="batch"), "backbone.*norm='frozen'. Received: 'batch'"),
     ):
         with pytest.raises(ValueError, match=message):
             pretrained.save(model, tmp_path)

@@ -277,10 +277,14 @@ def test_a_detector_of_other_parts_is_not_saved_as_the_published(tmp_path):
     again = pretrained.load(pretrained.save(model, tmp_path))
     for one, other in zip(model.get_weights(), again.get_weights(), strict=True):
         np.testing.assert_array_equal(one, other)
+    other_sizes = made(num_heads=4, mlp_dim=12)  # of the encoder alone
+    again = pretrained.load(pretrained.save(other_sizes, tmp_path / "other_sizes"))
+    assert again.encoder_blocks[0].mixer.num_heads == 4
+    assert again.decoder_blocks[0].mixer.num_heads == 2
     for changes, message in (
-        ({"activation": "gelu"}, "another feed_forward with activation='gelu'"),
-        ({"num_heads": None, "mixer": LinearAttention(2)}, "another mixer"),
-        ({"norm": None}, "another norm"),
+        ({"activation": "gelu"}, r"\[0\].feed_forward.activation='relu'. Received: 'gelu'"),
+        ({"num_heads": None, "mixer": LinearAttention(2)}, "mixer=SelfAttention. Received: Lin"),
+        ({"norm": None}, "norm.epsilon=1e-05. Received: 1e-06"),
         ({"norm_first": True}, "must have norm_first=False"),
     ):
         with pytest.raises(ValueError, match=message):

@@ -35,7 +35,7 @@ def folder(tmp_path_factory):
     settings["text_encoder"] |= {**sizes, "vocab_size": 300, "max_length": 12, "units": 16}
     settings["image_encoder"] |= sizes
     keras.utils.set_random_seed(1)
-    return pretrained.save(SIGLIP.make(settings), folder)
+    return pretrained.save(SIGLIP.build(settings), folder)
 
 
 def test_ids_are_those_of_the_published_tokenizer(folder, tmp_path):
@@ -90,9 +90,9 @@ def test_what_does_not_fit_is_refused_by_name(folder, tmp_path, changes, message
 def test_a_model_that_siglip_cannot_say_is_not_written(tmp_path):
     from tests.models.test_dual_encoder import by_sigmoid, by_softmax
 
-    with pytest.raises(ValueError, match="a DualEncoder must be made with a LastPooling. Receiv"):
+    with pytest.raises(ValueError, match="a part with `units`. Received: EndPooling in its"):
         pretrained.save(by_softmax(), tmp_path, family="siglip")
-    with pytest.raises(ValueError, match="`fill_id`. Received: fill_id=None"):
+    with pytest.raises(ValueError, match="must have as fill_id an integer, 0 or more. Received: N"):
         pretrained.save(by_sigmoid(), tmp_path, family="siglip")
-    with pytest.raises(ValueError, match="a ViT must be with the `embedding` of the published"):
+    with pytest.raises(ValueError, match="pooling.kind=AttentionPooling. Received: 'token'"):
         pretrained.save(by_sigmoid(fill_id=1), tmp_path, family="siglip")

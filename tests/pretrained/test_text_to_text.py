@@ -11,7 +11,6 @@ import keras_transformers
 from keras_transformers import export, pretrained
 from keras_transformers.generation import generate
 from keras_transformers.pretrained.folder import FAMILIES
-from keras_transformers.pretrained.t5 import make_t5
 from tests.pretrained.folders import bert, eagerly
 from tests.pretrained.piece_folders import write
 from tests.pretrained.test_bad_folders import edit, tensors
@@ -245,7 +244,7 @@ def t5(tmp_path):
     config = {"vocab_size": 11, "d_model": 6, "d_kv": 5, "d_ff": 7, "num_layers": 1, "num_heads": 3}
     config |= {"relative_attention_num_buckets": 8, "relative_attention_max_distance": 6}
     arguments = FAMILIES["t5"].configuration.read(config, "here")
-    return pretrained.save(make_t5({**arguments, "tied": False}), tmp_path / "t5")
+    return pretrained.save(FAMILIES["t5"].build({**arguments, "tied": False}), tmp_path / "t5")
 
 
 @pytest.mark.parametrize(
@@ -281,8 +280,8 @@ def test_a_t5_of_other_parts_is_not_written_as_one(t5):
     model = pretrained.load(t5)
     with pytest.raises(ValueError, match="models of type mt5 must have scale_logits=False"):
         pretrained.save(model, t5, family="mt5")
-    with pytest.raises(ValueError, match="must be with TokenEmbedding as published ones are"):
+    with pytest.raises(ValueError, match="must have source_embedding.scale=False. Received: True"):
         model.target_embedding.scale = True
         pretrained.save(model, t5, family="t5")
-    with pytest.raises(ValueError, match="with positions as Marian, M2M-100 or BART has them"):
+    with pytest.raises(ValueError, match="with `first_position`. Received: RelativePositionBias"):
         pretrained.save(model, t5, family="bart")
