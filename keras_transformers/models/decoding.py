@@ -1,7 +1,7 @@
 """Decoding token by token: the state of a model, a step of its blocks, and scores of tokens."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from keras import ops
 
@@ -127,8 +127,8 @@ def step_blocks(
         `(batch, beams, hidden_dim)`, the new `state`, and the weights of the last block's
         cross-attention `(batch, heads, beams, context_length)`, None without a context.
     """
-    if is_block(index):
-        visible = visible_to_block(index, state.caches[0], x.shape[1])
+    if len(getattr(index, "shape", ())) == 1:
+        visible = visible_to_block(cast(Tensor, index), state.caches[0], x.shape[1])
     else:
         slots = None if back_pointers is None else back_pointers.slots
         visible = visible_slots(index, state.caches[0], x.shape[1], slots)
@@ -165,8 +165,8 @@ def token_positions(index: Index, ids: Tensor, most: int | None = None) -> Tenso
     Those of a block may reach beyond the end; no token there is kept, and they are kept in a table
     of `most`.
     """
-    if is_block(index):
-        return block_positions(index, ids.shape[1], most)
+    if len(getattr(index, "shape", ())) == 1:  # a block
+        return block_positions(cast(Tensor, index), ids.shape[1], most)
     return ops.broadcast_to(ops.cast(index, "int32"), ops.shape(ids))
 
 

@@ -234,5 +234,4 @@ class RecurrentTranslator(Translator):
         if not isinstance(coverage, tuple):
             coverage = add_coverage(coverage, weights, back_pointers)
         y = self.readout(ops.concatenate([hidden, attended, y], axis=-1))
-        logits = self.target_embedding.step_logits(y)
-        return logits, RecurrentState(hidden, coverage)
+        return self._scored(y, self.target_embedding.step_logits), RecurrentState(hidden, coverage)

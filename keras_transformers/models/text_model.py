@@ -474,7 +474,7 @@ class TokenModel(BaseModel):
         return _HIDDEN.get()
 
     def _scored(self, x: Tensor, logits: Callable[[Tensor], Tensor]) -> Tensor:
-        """Returns the logits of hidden states, or these themselves while `fit` needs no logits."""
+        """Returns the logits of hidden states, or in a step without logits these themselves."""
         return x if _HIDDEN.get() else logits(x)
 
     def _without_logits(self) -> bool:

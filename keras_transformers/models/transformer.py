@@ -679,7 +679,7 @@ class Transformer(Translator):
             coverage = add_coverage(state.coverage, attended, back_pointers)
             state = state._replace(coverage=coverage)
         x = x if self.decoder_norm is None else ops.cast(self.decoder_norm(x), x.dtype)
-        return self.target_embedding.step_logits(x), state
+        return self._scored(x, self.target_embedding.step_logits), state
 
     caches_in = hold_caches_in
     grow_caches = grow_caches

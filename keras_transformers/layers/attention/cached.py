@@ -10,7 +10,7 @@ for the key and for the value of each token and head, in two more arrays.
 """
 
 from collections.abc import Callable
-from typing import Any, TypeGuard
+from typing import Any, TypeGuard, cast
 
 import keras
 from keras import ops
@@ -279,8 +279,8 @@ class CausalSelfAttention(SelfAttention):
         Returns:
             `(batch, beams, hidden_dim)` and the cache with this token in it.
         """
-        if is_block(index):
-            return self.step_block(x, cache, index, visible, attention_bias)
+        if len(getattr(index, "shape", ())) == 1:
+            return self.step_block(x, cache, cast(Tensor, index), visible, attention_bias)
         beams = x.shape[1]
         here = ops.broadcast_to(ops.cast(index, "int32"), (beams,))
         query, key, value = (
