@@ -70,7 +70,7 @@ def _read(model: ViT) -> dict[str, Any]:
         fitting = (x for x in range(1, 17) if _network_width(width, x, is_gated) == mlp_dim)
         ratio = next(fitting, ratio)
     is_classifier = arguments["num_classes"] is not None
-    if is_classifier and isinstance(arguments["pooling"], ClassAndMeanPooling):
+    if is_classifier and isinstance(model.pooling.kind, ClassAndMeanPooling):
         arguments["pooling"] = "token"  # for which `_make` makes the pooling of a classifier
     return {
         **arguments,

@@ -110,6 +110,7 @@ def read_vit(model: ViT) -> dict[str, Any]:
     stems = {kind: name for name, kind in STEMS.items()}
     stem = type(embedding.patch_embedding)
     is_distilled = pooling.kind == "distilled"
+    kind = type(pooling.kind).__name__ if pooling.is_layer else pooling.kind
     token = None if embedding.distillation_token is None else "token"
     return {
         "num_classes": model.configuration.num_classes,
@@ -128,7 +129,7 @@ def read_vit(model: ViT) -> dict[str, Any]:
         "qkv_bias": block.mixer.use_bias != "output",
         "dropout": block.dropout,
         "drop_path": model.block.layer.drop_path,
-        "pooling": "token" if is_distilled else pooling.kind,
+        "pooling": "token" if is_distilled else kind,
         "representation_dim": pooling.representation_dim,
         "distillation": "head" if is_distilled else token,
     }
