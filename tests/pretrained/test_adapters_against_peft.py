@@ -72,8 +72,10 @@ class Both:
             rounded = self._of_theirs(theirs.base_model.model)
             exact = self._of_theirs(theirs.double().base_model.model)
         own = np.abs(rounded - exact).max() / max(1, np.abs(exact).max())
-        # Gemma 2's scores are the largest; its base, too, is compared to 1e-4.
-        limit = 1e-4 if "Gemma2" in self.case["class"] else 1e-5
+        # Gemma 2's scores are the largest; its base, too, is compared to 1e-4. Swin computes its
+        # softmax in float32 also as a model of float64, so its own rounding is larger than `own`.
+        limits = {"Gemma2ForCausalLM": 1e-4, "SwinForImageClassification": 2e-4}
+        limit = limits.get(self.case["class"], 1e-5)
         assert self.difference(theirs.base_model.model) < max(limit, 3 * own)
 
     @property

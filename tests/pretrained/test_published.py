@@ -191,11 +191,33 @@ def test_generated_tokens_are_the_published_ones(published, name):
     most = case["max_length"] - isinstance(model, Transformer)  # theirs counts START
     result = generate(model, **sources, **options, max_length=most)
     expected = found[name][:, isinstance(model, Transformer) :]
-    for ours, theirs in zip(result["tokens"], expected, strict=True):
+    others = []
+    for row, (ours, theirs) in enumerate(zip(result["tokens"], expected, strict=True)):
         length = len(theirs)
         if case["end_id"] in theirs.tolist():
             length = theirs.tolist().index(case["end_id"]) + 1
-        assert ours[:length].tolist() == theirs[:length].tolist()
+        if ours[:length].tolist() != theirs[:length].tolist():
+            others.append((row, ours, theirs))
+    if name == "greedy" or not isinstance(model, Transformer):
+        assert not others
+    # Beams that are equal but for rounding are pruned in another order on another processor.
+    assert len(others) <= len(expected) // 100, others
+    for row, *both in others:
+        start = start_id(published)
+        ours, theirs = (
+            mean_log_probability(model, found["ids"][row], start, tokens, case) for tokens in both
+        )
+        assert ours > theirs - 1e-4, both
+
+
+def mean_log_probability(model, source, start, tokens, case):
+    """Returns the mean log-probability of the tokens up to END, as beam search ranks them."""
+    tokens = tokens.tolist()
+    tokens = tokens[: tokens.index(case["end_id"]) + 1] if case["end_id"] in tokens else tokens
+    target = np.array([[int(np.ravel(start)[0]), *tokens]])
+    logits = model({"source": source[None], "target": target[:, :-1]})
+    scores = to_numpy(ops.log_softmax(ops.cast(logits, "float64")))[0]
+    return sum(scores[i, token] for i, token in enumerate(tokens)) / len(tokens)
 
 
 def test_what_no_weight_needs_is_listed(published):
