@@ -108,8 +108,17 @@ def activation(theirs: str, ours: str, default: str) -> Setting:
 
 
 def number(theirs: str, ours: str, default: float) -> Setting:
-    """A setting that is a number, 0 or more."""
-    return Setting(theirs, ours, default, not_negative)
+    """A setting that is a number, 0 or more.
+
+    `transformers` declares those with a whole default as integers, and reads no 1.0 there.
+    """
+    write = as_integer if isinstance(default, int) else same
+    return Setting(theirs, ours, default, not_negative, write)
+
+
+def as_integer(value: Any) -> Any:
+    """Returns a whole number as an integer, and any other value as it is."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def flag(theirs: str, ours: str, default: bool) -> Setting:

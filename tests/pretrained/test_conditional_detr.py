@@ -1,5 +1,7 @@
 """Claims about folders of Conditional DETR: what is refused, and image files in, boxes out."""
 
+import json
+
 import keras
 import numpy as np
 import pytest
@@ -80,6 +82,14 @@ def test_a_detector_that_the_published_code_does_not_know_is_not_written(tmp_pat
     ):
         with pytest.raises(ValueError, match=message):
             pretrained.save(model, tmp_path)
+
+
+def test_whole_weights_of_the_criterion_are_written_as_integers(tmp_path):
+    criterion = {"classification": "focal", "class_cost": 2.0, "box_weight": 0.5}
+    folder = pretrained.save(random(made(criterion=criterion), None, 64, 64, 3), tmp_path)
+    config = json.loads((folder / "config.json").read_text())
+    assert repr(config["class_cost"]) == "2"  # `transformers` reads no 2.0 there
+    assert config["bbox_loss_coefficient"] == 0.5
 
 
 @pytest.mark.slow
