@@ -224,7 +224,7 @@ class Tables:
     def read(self, path):
         from keras_transformers import tables
         from keras_transformers.text import Glossary
-        from keras_transformers.text.conll import read_conll
+        from keras_transformers.text.texts import read_conll
         from keras_transformers.vision.coco import read_coco
         from recipes.data.own_images import from_npz
 

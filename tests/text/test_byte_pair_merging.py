@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 from keras_transformers.text import BytePairTokenizer
-from keras_transformers.text.byte_pair_merging import Merging
+from keras_transformers.text.byte_pairs import Merging
 from keras_transformers.words import byte_letters
 
 LETTERS = byte_letters()

@@ -12,7 +12,7 @@ from keras_transformers.text import (
     encode_pairs,
     read_pairs,
 )
-from keras_transformers.text.context import with_room
+from keras_transformers.text.tokenizers import with_room
 
 LINES = ["the cat sat on the mat", "the dog sat on the log", "it is old"] * 20
 MARK = 4

@@ -74,7 +74,7 @@ def test_a_seed_draws_the_same_splits_and_words_may_be_merged_in_parts(monkeypat
     sampler, chosen = SubwordSampler(made(), LINES, 0.3), range(40)
     found = rows(sampler.sample(chosen, seed=7))
     assert rows(sampler.sample(chosen, seed=7)) == found != rows(sampler.sample(chosen, seed=8))
-    monkeypatch.setattr("keras_transformers.text.merge_dropout.AT_ONCE", 60)
+    monkeypatch.setattr("keras_transformers.text.subword_sampling.AT_ONCE", 60)
     in_parts = sampler.sample(chosen, seed=7)
     again = made().detokenize(tf.RaggedTensor.from_row_lengths(*in_parts)).numpy()
     assert [line.decode() for line in again] == LINES[:40]

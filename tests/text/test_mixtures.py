@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from keras_transformers.streams import epochs
 from keras_transformers.text import Mixture, SentencePieceTokenizer, SubwordSampler, encode_pairs
-from keras_transformers.text.sentencepiece_training import trained
+from keras_transformers.text.sentence_pieces import trained
 
 LINES = ["the cat sat on the mat", "a dog sat on a log <2de>"] * 10
 TOKENIZER = SentencePieceTokenizer.train(LINES, 20, languages=("de", "pt_BR"))

@@ -7,7 +7,7 @@ import pytest
 
 from keras_transformers.tables import TEXTS, holds_lists
 from keras_transformers.text import TaggedCorpus, read_tagged, words_of
-from keras_transformers.text.tagged import holds_tags
+from keras_transformers.text.texts import holds_tags
 
 WORDS = [["Angela", "Merkel", "smiles"], ["Berlin", "."]]
 TAGS = [["B-PER", "I-PER", "O"], ["B-LOC", "O"]]
