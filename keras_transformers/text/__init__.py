@@ -1,5 +1,6 @@
 """Tokenizers, in the TensorFlow graph too, texts from files, and batches of few shapes."""
 
+from keras_transformers.localization.glossary import Glossary
 from keras_transformers.text.batching import (
     bucketed,
     bucketed_texts,
@@ -12,7 +13,6 @@ from keras_transformers.text.corpus import Mixture, PairCorpus, read_pairs
 from keras_transformers.text.coverage import Coverage, coverage, train_of_fitting_size
 from keras_transformers.text.cutting import AddedToken
 from keras_transformers.text.fast import FastTokenizer
-from keras_transformers.text.glossary import Glossary
 from keras_transformers.text.masking import masked, word_dropout
 from keras_transformers.text.packing import (
     balanced_lengths,

@@ -6,8 +6,8 @@ from importlib.util import find_spec
 
 import pytest
 
-from keras_transformers.text.files import FileTranslator, PoFile
-from tests.text.files.samples import PO, lose, shout, split
+from keras_transformers.localization import FileTranslator, PoFile
+from tests.localization.samples import PO, lose, shout, split
 
 HEADER = b'msgid ""\nmsgstr ""\n"Content-Type: text/plain; charset=UTF-8\\n"\n'
 FILES = b'\n#, c-format\nmsgid "%s file"\nmsgid_plural "%d files"\n'

@@ -6,8 +6,8 @@ from importlib.util import find_spec
 
 import pytest
 
-from keras_transformers.text.files import DocxFile, FileTranslator, docx
-from tests.text.files.samples import document, lose, shout, split
+from keras_transformers.localization import DocxFile, FileTranslator, xml_files
+from tests.localization.samples import document, lose, shout, split
 
 
 def translated(data, ask=shout):
@@ -128,7 +128,7 @@ def test_an_archive_that_is_too_large_when_unpacked_is_refused_before_it_is_read
     DocxFile(data)
     for name in ("MOST_MEMBERS", "LARGEST_WHOLE"):
         with monkeypatch.context() as context:
-            context.setattr(docx, name, 1)
+            context.setattr(xml_files, name, 1)
             context.setattr(zipfile.ZipFile, "read", None)
             with pytest.raises(ValueError, match="must have at most .* when unpacked. Received"):
                 DocxFile(data)

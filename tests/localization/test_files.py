@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from keras_transformers.text.files import (
+from keras_transformers.localization import (
     FileTranslator,
     HtmlFile,
     Mark,
@@ -25,10 +25,9 @@ from keras_transformers.text.files import (
     XliffFile,
     read_file,
 )
-from keras_transformers.text.files.formats import BY_SUFFIX
-from keras_transformers.text.files.marks import Shown
-from keras_transformers.text.files.translating import _once
-from tests.text.files.samples import KEPT, SAMPLES, lose, shout, split
+from keras_transformers.localization.file_translation import BY_SUFFIX, _once
+from keras_transformers.localization.marks import Shown
+from tests.localization.samples import KEPT, SAMPLES, lose, shout, split
 
 IN_PLACE = [name for name in SAMPLES if name[2:] in ("txt", "md", "html", "srt")]
 
@@ -314,13 +313,13 @@ def test_sentences_are_split_with_the_space_behind_them():
     [("sentencex", SentenceSplitter), ("markdown_it", lambda: MarkdownFile(b"a"))],
 )
 def test_a_missing_package_names_its_extra(package, make, monkeypatch):
-    from keras_transformers.text.files import inline_markdown
+    from keras_transformers.localization import markdown
 
-    inline_markdown.parser.cache_clear()
+    markdown.parser.cache_clear()
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(ImportError, match=r"pip install 'keras_transformers\[documents\]'"):
         make()
-    inline_markdown.parser.cache_clear()
+    markdown.parser.cache_clear()
 
 
 def test_previous_sentences_of_the_same_file_stand_before_each():

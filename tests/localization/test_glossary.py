@@ -4,7 +4,7 @@ import unicodedata
 
 import pytest
 
-from keras_transformers.text import Glossary
+from keras_transformers.localization import Glossary
 
 TERMS = {
     "network": "Netz",

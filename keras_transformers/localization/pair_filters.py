@@ -1,14 +1,17 @@
-"""What a filter of sentence pairs is, and the filters that look at lengths and letters."""
+"""Filters of sentence pairs: lengths, letters, copies, pairs seen before, and missing markup."""
 
+import array
 import collections
 import dataclasses
+import functools
+import hashlib
 import math
 import re
 import unicodedata
 from collections.abc import Callable, Iterable
-from typing import Self, TypeAlias
+from typing import Literal, Self, TypeAlias
 
-from keras_transformers.placeables import without_placeables
+from keras_transformers.placeables import placeables, without_placeables
 
 Pair: TypeAlias = tuple[str, str]  # source and target
 _LETTERS = re.compile(r"[^\W\d_]+")
@@ -22,7 +25,7 @@ class PairFilter:
     remembers what it has seen overrides `started`, one that has to see the corpus first `fitted`.
 
     Example:
-    >>> from keras_transformers.text.cleaning import PairCleaner, PairFilter
+    >>> from keras_transformers.localization import PairCleaner, PairFilter
     >>> class Shouting(PairFilter):
     ...     name = "capitals"
     ...
@@ -58,7 +61,7 @@ class Empty(PairFilter):
     """Drops pairs of which a side has nothing but white space.
 
     Example:
-    >>> from keras_transformers.text.cleaning import Empty
+    >>> from keras_transformers.localization import Empty
     >>> Empty().keeps("a cat", " ")
     False
     """
@@ -79,7 +82,7 @@ class TooShort(PairFilter):
         characters: Fewest.
 
     Example:
-    >>> from keras_transformers.text.cleaning import TooShort
+    >>> from keras_transformers.localization import TooShort
     >>> TooShort(words=2).keeps("a cat", "Katze")
     False
     """
@@ -105,7 +108,7 @@ class TooLong(PairFilter):
             Chinese, this limit alone does the work.
 
     Example:
-    >>> from keras_transformers.text.cleaning import TooLong
+    >>> from keras_transformers.localization import TooLong
     >>> TooLong(words=2).keeps("a black cat", "Kater")
     False
     """
@@ -139,7 +142,7 @@ class LengthRatio(PairFilter):
             no scale.
 
     Example:
-    >>> from keras_transformers.text.cleaning import LengthRatio
+    >>> from keras_transformers.localization import LengthRatio
     >>> ratio = LengthRatio(scale=1.0)
     >>> [ratio.keeps(text, "Es tut uns allen von Herzen leid.") for text in ("I am so sorry.", "I")]
     [True, False]
@@ -213,7 +216,7 @@ class Copies(PairFilter):
         words: Fewest words of a copy that is dropped, without markup, placeholders and numbers.
 
     Example:
-    >>> from keras_transformers.text.cleaning import Copies
+    >>> from keras_transformers.localization import Copies
     >>> [Copies().keeps(text, text) for text in ("Version 2", "Open all of it now")]
     [True, False]
     """
@@ -239,7 +242,7 @@ class FewLetters(PairFilter):
             0.75. With numbers in the count, "16:00 hour" would go.
 
     Example:
-    >>> from keras_transformers.text.cleaning import FewLetters
+    >>> from keras_transformers.localization import FewLetters
     >>> FewLetters().keeps("{n} cats", "{n} Katzen"), FewLetters().keeps("--- 7 ---", "--- 7 ---")
     (True, False)
     """
@@ -268,7 +271,7 @@ class Own(PairFilter):
         function: From source and target to whether the pair may stay.
 
     Example:
-    >>> from keras_transformers.text.cleaning import Own
+    >>> from keras_transformers.localization import Own
     >>> Own("no full stop", lambda source, target: source[-1] == target[-1]).keeps("a.", "b")
     False
     """
@@ -278,3 +281,215 @@ class Own(PairFilter):
 
     def keeps(self, source: str, target: str) -> bool:
         return self.function(source, target)
+
+
+PARTS = 256  # tables, of which one grows at a time, so that the memory for it is small
+FULLEST = 0.75  # share of a table that is used when it grows
+GROWTH = 1.5
+_DIGITS = re.compile(r"\d+(?:[.,'\u00a0\u202f]\d+)*")
+_NO_WORD = re.compile(r"[\W_]+")
+
+
+class Hashes:
+    """A set of 64-bit numbers in 11 to 16 bytes each, where Python's own takes some 100.
+
+    Example:
+    >>> from keras_transformers.localization.pair_filters import Hashes
+    >>> seen = Hashes()
+    >>> seen.add(7), seen.add(7), len(seen)
+    (True, False, 1)
+    """
+
+    def __init__(self) -> None:
+        self._tables = [array.array("Q", bytes(8 * 8)) for _ in range(PARTS)]
+        self._used = [0] * PARTS
+
+    def __len__(self) -> int:
+        return sum(self._used)
+
+    def add(self, number: int) -> bool:
+        """Whether it was not there; it is now."""
+        number = number or 1  # 0 is a free slot
+        part = number % PARTS
+        table = self._tables[part]
+        if not _put(table, number):
+            return False
+        self._used[part] += 1
+        if self._used[part] > FULLEST * len(table):
+            larger = array.array("Q", bytes(8 * int(GROWTH * len(table))))
+            for each in table:
+                if each:
+                    _put(larger, each)
+            self._tables[part] = larger
+        return True
+
+
+def _put(table: "array.array[int]", number: int) -> bool:
+    size = len(table)
+    slot = (number // PARTS) % size
+    while (there := table[slot]) != number:
+        if not there:
+            table[slot] = number
+            return True
+        slot = slot + 1 if slot + 1 < size else 0
+    return False
+
+
+@dataclasses.dataclass(frozen=True)
+class Duplicates(PairFilter):
+    """Drops pairs that came before.
+
+    Remembered is a hash of 64 bits: of ten million different pairs, two have the same one with a
+    chance of 3 in a million.
+
+    Args:
+        of: What is compared: the pair, or one side of it, whatever stands on the other.
+        near: Whether digits, case, punctuation and white space make no difference, as in CCNet
+            (Wenzek et al. 2020, https://arxiv.org/abs/1911.00359). What has no letters is then
+            compared as it is.
+
+    Example:
+    >>> from keras_transformers.localization import Duplicates
+    >>> seen = Duplicates(near=True).started()
+    >>> [seen.keeps(*pair) for pair in [("Page 1", "Seite 1"), ("page 2.", "Seite 2.")]]
+    [True, False]
+    """
+
+    of: Literal["pair", "source", "target"] = "pair"
+    near: bool = False
+
+    name: str = dataclasses.field(init=False, default="duplicate")
+
+    def __post_init__(self) -> None:
+        what = "" if self.of == "pair" else f" {self.of}"
+        object.__setattr__(self, "name", ("near duplicate" if self.near else "duplicate") + what)
+
+    def started(self) -> PairFilter:
+        """A filter that has seen nothing."""
+        return _Seen(self)
+
+
+class _Seen(PairFilter):
+    """A filter of duplicates at work."""
+
+    def __init__(self, of: Duplicates) -> None:
+        self.name, self._of, self._hashes = of.name, of, Hashes()
+
+    def keeps(self, source: str, target: str) -> bool:
+        sides = {"pair": (source, target), "source": (source,), "target": (target,)}[self._of.of]
+        if self._of.near:
+            sides = tuple(map(_plain, sides))
+        text = "\0".join(sides).encode("utf-8", "surrogatepass")
+        digest = hashlib.blake2b(text, digest_size=8).digest()
+        return self._hashes.add(int.from_bytes(digest, "little"))
+
+
+def _plain(text: str) -> str:
+    """What near duplicates have in common."""
+    if not any(map(str.isalpha, text)):
+        return text
+    text = unicodedata.normalize("NFC", text).casefold()
+    return _NO_WORD.sub(" ", _DIGITS.sub("0", text)).strip()
+
+
+BRACKETS = {"(": ")", "[": "]", "{": "}", "（": "）", "【": "】", "「": "」", "『": "』"}
+_BRACKET = re.compile(f"[{re.escape(''.join([*BRACKETS, *BRACKETS.values()]))}]")
+_ITEM = re.compile(r"(?:^|\s)(?:\w|\d+|[ivx]+)\)|[:;=8][-^]?[()]|<[-=]?\(|\)[-=]?>")  # a) and :-)
+
+
+@functools.lru_cache(maxsize=64)  # of one pair, by the filters of all kinds
+def _found(text: str) -> tuple[tuple[str, str], ...]:
+    return tuple(placeables(text))
+
+
+@dataclasses.dataclass(frozen=True)
+class Placeables(PairFilter):
+    """Drops pairs whose sides have other markup, placeholders, addresses or numbers.
+
+    Args:
+        kind: One of `placeables.KINDS`.
+        overlap: Least share that the sides have in common, `2 * common / (source + target)`. 1 asks
+            for the same ones on both sides, in any order.
+        alone: Fewest of a side where the other has none, from which on a pair is judged: a number
+            may stand there in words.
+
+    Example:
+    >>> from keras_transformers.localization import Placeables
+    >>> tags = Placeables("tag")
+    >>> tags.keeps("<b>cat</b>", "<b>Katze</b>"), tags.keeps("<b>cat</b>", "Katze")
+    (True, False)
+    """
+
+    kind: Literal["tag", "entity", "address", "placeholder", "number"]
+    overlap: float = 1.0
+    alone: int = 1
+    name: str = dataclasses.field(init=False, default="")
+
+    def __post_init__(self) -> None:
+        plural = {"entity": "entities", "address": "addresses"}.get(self.kind, f"{self.kind}s")
+        object.__setattr__(self, "name", f"other {plural}")
+
+    def keeps(self, source: str, target: str) -> bool:
+        found = _found(source), _found(target)
+        if not any(found):
+            return True
+        first, second = (
+            collections.Counter(what for kind, what in side if kind == self.kind) for side in found
+        )
+        number = first.total() + second.total()
+        if not number or number < self.alone and not (first and second):
+            return True
+        if 2 * (first & second).total() >= self.overlap * number:
+            return True
+        # 12/11/2020 is three numbers, 12.11.2020 one.
+        return self.kind == "number" and _digits(first) == _digits(second)
+
+
+def _digits(numbers: "collections.Counter[str]") -> list[str]:
+    return sorted("".join(numbers.elements()))
+
+
+@dataclasses.dataclass(frozen=True)
+class Brackets(PairFilter):
+    """Drops pairs with a bracket left open, or closed unopened, on one side alone: it was cut off.
+
+    Not where the other side has no brackets at all: what stands in brackets in one language stands
+    between dashes in another. Items of lists, as "a)", and faces, as ":-)", do not count.
+
+    Example:
+    >>> from keras_transformers.localization import Brackets
+    >>> Brackets().keeps("cats (black)", "Katzen (schwarze"), Brackets().keeps("a) cats", "Katzen")
+    (False, True)
+    """
+
+    name = "brackets"
+
+    def keeps(self, source: str, target: str) -> bool:
+        if not _BRACKET.search(source) or not _BRACKET.search(target):
+            return True
+        if _even(source) == _even(target):
+            return True
+        return _even(_ITEM.sub(" ", source)) == _even(_ITEM.sub(" ", target))
+
+
+def _even(text: str) -> bool:
+    return all(text.count(opening) == text.count(closing) for opening, closing in BRACKETS.items())
+
+
+@dataclasses.dataclass(frozen=True)
+class Quotes(PairFilter):
+    """Drops pairs with an odd number of straight double quotes on one side alone.
+
+    Not where the other has none, for it may have quotes of another form, or inches in words.
+
+    Example:
+    >>> from keras_transformers.localization import Quotes
+    >>> Quotes().keeps('the "cat"', 'die "Katze'), Quotes().keeps('the "cat"', "die „Katze“")
+    (False, True)
+    """
+
+    name = "quotes"
+
+    def keeps(self, source: str, target: str) -> bool:
+        first, second = source.count('"'), target.count('"')
+        return not (first and second) or first % 2 == second % 2

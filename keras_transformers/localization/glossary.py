@@ -41,7 +41,7 @@ class Glossary:
         ValueError: If a term or a phrase is empty, or one term has two phrases.
 
     Example:
-    >>> from keras_transformers.text import Glossary
+    >>> from keras_transformers.localization import Glossary
     >>> glossary = Glossary({"network": "Netz", "network device": "Netzgerät", "Home": "Home"})
     >>> glossary.find("Network device at home, in the network.")
     ['Netzgerät', 'Netz']

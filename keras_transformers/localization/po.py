@@ -5,9 +5,9 @@ import gettext
 import re
 from collections.abc import Callable, Sequence
 
+from keras_transformers.localization.marks import Parts, Segment, with_breaks
+from keras_transformers.localization.text_file import TextFile
 from keras_transformers.placeables import placeables
-from keras_transformers.text.files.parts import Parts, Segment, with_breaks
-from keras_transformers.text.files.text_file import TextFile
 
 WIDTH = 79  # of a line, as gettext wraps it
 _STATEMENT = re.compile(r"\s*(msgctxt|msgid_plural|msgid|msgstr(?:\[(\d+)\])?)\s*(\".*)\Z")
@@ -60,7 +60,7 @@ class PoFile(TextFile):
             header says.
 
     Example:
-    >>> from keras_transformers.text.files import PoFile
+    >>> from keras_transformers.localization import PoFile
     >>> file = PoFile(b'msgid "Open %s"\nmsgstr ""\n')
     >>> print(file.rebuilt([("Öffne ", file.segments[0].parts[1])]).decode(), end="")
     msgid "Open %s"

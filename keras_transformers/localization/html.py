@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from html.parser import HTMLParser
 from typing import Any
 
-from keras_transformers.text.files.parts import Mark, Segment, with_breaks
-from keras_transformers.text.files.text_file import TextFile
+from keras_transformers.localization.marks import Mark, Segment, with_breaks
+from keras_transformers.localization.text_file import TextFile
 
 PAIRS = frozenset(
     "a abbr acronym b bdi bdo big cite data del dfn em font i ins label mark q s small span strike "
@@ -90,7 +90,7 @@ class HtmlFile(TextFile):
     """HTML. Code, scripts, styles and what says `translate="no"` stay as they are.
 
     Example:
-    >>> from keras_transformers.text.files import HtmlFile
+    >>> from keras_transformers.localization import HtmlFile
     >>> file = HtmlFile(b'<h1 title="Now">Open <b>it</b>.</h1><p>Run <code>ls</code>.')
     >>> [segment.plain for segment in file.segments]
     ['Now', 'Open it.', 'Run .']
