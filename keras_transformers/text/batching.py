@@ -295,7 +295,7 @@ def framed(
 ) -> tuple[tf.RaggedTensor, tf.Tensor]:
     """Ids of texts as a classifier sees them: START, what fits, END.
 
-    Or what else the tokenizer puts around a text, see `frames.marks_of`: GPT-2's nothing.
+    Or what else the tokenizer puts around a text, see `tokenizers.marks_of`: GPT-2's nothing.
 
     Args:
         tokenizer: Any tokenizer of `keras_transformers.text`.

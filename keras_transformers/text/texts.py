@@ -342,7 +342,7 @@ def read_tagged(data: Any, columns: Chosen = None) -> TaggedCorpus:
     r"""Reads sentences with a tag for each word.
 
     Args:
-        data: The path of a file with a word and its tag in each row, see `conll.read_conll`: a
+        data: The path of a file with a word and its tag in each row, see `read_conll`: a
             `.conll`, `.conllu` or `.txt` file, or a `.tsv` file of that kind. Or a table, see
             `tables.read_rows`, with columns `tokens` and `tags` (or `ner_tags`, `labels`): lists of
             str, or texts in which blanks stand between words and between tags. Numbers for tags are
