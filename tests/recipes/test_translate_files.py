@@ -5,10 +5,10 @@ import sys
 from importlib.util import find_spec
 
 import pytest
-from tests.localization.samples import MARKDOWN, PO, SAMPLES
 
 from recipes import translate_files
 from tests.loading.saved import save_shouter
+from tests.localization.samples import MARKDOWN, PO, SAMPLES
 
 pytestmark = pytest.mark.skipif(not find_spec("sentencex"), reason="needs sentencex")
 
