@@ -1,10 +1,10 @@
 """keras_transformers: transformers in Keras 3, from layer to served model.
 
 Sub-packages: `layers`, `models`, `generation`, `training`, `distribution`, `inspection`,
-`precision`, `saving`; and, imported when first used, `text`, `vision`, `streams`, `shards`,
-`alignment`, `export`, `predictors` and `pretrained`, which need TensorFlow, and `visualization`,
-which needs matplotlib. `load` makes of a folder the object that answers; `compile_cache` keeps
-compiled programs for the next process.
+`precision`, `saving`; and, imported when first used, `text`, `localization`, `vision`, `streams`,
+`shards`, `alignment`, `export`, `predictors` and `pretrained`, which need TensorFlow, and
+`visualization`, which needs matplotlib. `load` makes of a folder the object that answers;
+`compile_cache` keeps compiled programs for the next process.
 """
 
 import importlib
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from keras_transformers import (
         alignment,
         export,
+        localization,
         predictors,
         pretrained,
         shards,
@@ -51,6 +52,7 @@ __all__ = [
     "inspection",
     "layers",
     "load",
+    "localization",
     "models",
     "precision",
     "predictors",

@@ -33,8 +33,8 @@ import shutil
 
 import tyro
 
+from keras_transformers import localization
 from keras_transformers.tables import account
-from keras_transformers.text import cleaning
 
 from .bulk import job, rows
 from .bulk.answers import loaded_translator
@@ -92,10 +92,10 @@ def run(config):
         raise ValueError("Give files of lines to translate, or patterns in quotes.")
     config.check()
     filters = [
-        cleaning.Empty(),
-        cleaning.Copies(config.copy_words),
-        cleaning.Duplicates(),
-        cleaning.LengthRatio(config.length_ratio),
+        localization.Empty(),
+        localization.Copies(config.copy_words),
+        localization.Duplicates(),
+        localization.LengthRatio(config.length_ratio),
     ]
     kept = Writer(config.output, ("source", "target"))
     predictor = loaded_translator(*config.asked)
@@ -103,7 +103,7 @@ def run(config):
     folder = kept.path.with_name(f"{kept.path.name}.answers")
     measured = job.answer(config, predictor, found, folder, "jsonl")
     translated = Translated(found, folder / "predictions.jsonl", config.distill)
-    cleaner = cleaning.PairCleaner(filters).fitted(translated)
+    cleaner = localization.PairCleaner(filters).fitted(translated)
     before = f"{TAG} " if config.tag and not config.distill else ""
     with kept:
         for pair in cleaner.clean(translated):

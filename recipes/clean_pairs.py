@@ -8,7 +8,7 @@
 Pairs are read and written one after the other, twice, as the ratio of lengths follows from the
 corpus (`--length-scale` gives it, and saves half the time). In memory is a hash of each pair that
 stays, 11 to 16 bytes for each kind of duplicates. `report.json` and `report.md` beside the output
-have the reasons, with numbers and examples. The filters are in `keras_transformers.text.cleaning`;
+have the reasons, with numbers and examples. The filters are in `keras_transformers.localization`;
 what they know of noise is cited there.
 
 Measured: of the 32,957 pairs of ui.en-de it drops 4 by its defaults, two of them rightly (a quote
@@ -29,8 +29,8 @@ from typing import Literal
 
 import tyro
 
+from keras_transformers import localization
 from keras_transformers.tables import account
-from keras_transformers.text import cleaning
 
 from .command_line import command
 from .data.pair_files import PairFiles, Writer
@@ -74,25 +74,25 @@ def filters_of(config):
         ValueError: If an option is out of its range.
     """
     _check(config)
-    ratio = cleaning.LengthRatio(config.length_ratio or 1, scale=config.length_scale)
+    ratio = localization.LengthRatio(config.length_ratio or 1, scale=config.length_scale)
     chosen = [
-        (True, cleaning.Empty()),
-        (True, cleaning.Encoding()),
-        (True, cleaning.TooShort(config.min_words, config.min_characters)),
-        (True, cleaning.TooLong(config.max_words or 10**9, config.max_characters or 10**9)),
-        (config.letters, cleaning.FewLetters(config.letters)),
-        (config.copy_words, cleaning.Copies(config.copy_words)),
-        *((True, cleaning.Placeables(kind)) for kind in config.same),
-        (config.numbers, cleaning.Placeables("number", config.numbers, alone=4)),
-        (config.brackets, cleaning.Brackets()),
-        (config.brackets, cleaning.Quotes()),
+        (True, localization.Empty()),
+        (True, localization.Encoding()),
+        (True, localization.TooShort(config.min_words, config.min_characters)),
+        (True, localization.TooLong(config.max_words or 10**9, config.max_characters or 10**9)),
+        (config.letters, localization.FewLetters(config.letters)),
+        (config.copy_words, localization.Copies(config.copy_words)),
+        *((True, localization.Placeables(kind)) for kind in config.same),
+        (config.numbers, localization.Placeables("number", config.numbers, alone=4)),
+        (config.brackets, localization.Brackets()),
+        (config.brackets, localization.Quotes()),
     ]
     if config.scripts:
-        chosen.append((True, cleaning.Scripts(*config.scripts, share=config.script_share)))
+        chosen.append((True, localization.Scripts(*config.scripts, share=config.script_share)))
     if config.languages:
-        chosen.append((True, cleaning.LanguageMatch(*config.languages)))
-    chosen += [(True, cleaning.Duplicates(of)) for of in config.duplicates]
-    chosen.append((config.near_duplicates, cleaning.Duplicates(near=True)))
+        chosen.append((True, localization.LanguageMatch(*config.languages)))
+    chosen += [(True, localization.Duplicates(of)) for of in config.duplicates]
+    chosen.append((config.near_duplicates, localization.Duplicates(near=True)))
     chosen.append((config.length_ratio, ratio))
     return [each for wanted, each in chosen if wanted]
 
@@ -132,7 +132,7 @@ def run(config):
     dropped = Writer(config.dropped, names, head=True) if config.dropped else None
     reports = [kept.path.with_name(f"report.{kind}") for kind in ("json", "md")]
     _check_apart(pairs.files, [kept.path, *reports, *([dropped.path] if dropped else [])])
-    cleaner = cleaning.PairCleaner(filters_of(config), config.repair, config.examples)
+    cleaner = localization.PairCleaner(filters_of(config), config.repair, config.examples)
     if cleaner.unfitted:
         print("First pass: the ratio of lengths. Second pass: cleaning.", flush=True)
         cleaner = cleaner.fitted(pairs)
@@ -148,7 +148,7 @@ def run(config):
             raise ValueError(f"No pair stays of {cleaner.report.read:,} rows{reasons}.")
     report = cleaner.report
     report.noted[SPACES] += kept.spaces
-    scales = [each.scale for each in cleaner.filters if isinstance(each, cleaning.LengthRatio)]
+    scales = [each.scale for each in cleaner.filters if isinstance(each, localization.LengthRatio)]
     measured = {"length_scale": scales[0] if scales else None}
     measured["seconds"] = time.perf_counter() - started
     told = {"options": dataclasses.asdict(config), **report.as_dict(), **measured}

@@ -11,7 +11,7 @@ byte. Messages of PO and XLIFF files that have a translation are left alone unle
 why.
 
 Markup inside a sentence is kept in one of three ways, see
-`keras_transformers.text.files.FileTranslator`: as tags that the model carries over, around the
+`keras_transformers.localization.FileTranslator`: as tags that the model carries over, around the
 translation of the words that it surrounds, or by translating what stands between it for itself. The
 last reads worse and never breaks a file. It needs `pip install 'keras_transformers[documents]'`.
 
@@ -35,8 +35,8 @@ import time
 
 import tyro
 
+from keras_transformers.localization import FileTranslator, SentenceSplitter, read_file
 from keras_transformers.predictors import Refused
-from keras_transformers.text.files import FileTranslator, SentenceSplitter, read_file
 
 from .bulk.answers import loaded_translator
 from .bulk.shards import write_whole

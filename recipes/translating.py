@@ -13,7 +13,7 @@ from keras_transformers.export.translation import LENGTHS
 from keras_transformers.fitting import calibrate_confidence
 from keras_transformers.generation import Shortlist, generate_all
 from keras_transformers.inspection import attention_maps
-from keras_transformers.text.context import with_room
+from keras_transformers.text.tokenizers import with_room
 from keras_transformers.training import bleu_tokenizer, count_words, report_translations
 from keras_transformers.visualization import attention_heat_map, grouped_bars
 

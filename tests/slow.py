@@ -373,11 +373,11 @@ REPRESENTATIVES = {
         "ConvolutionNorm",
     ],
     "tests/test_unknown_extents.py::test_models": ["language_model", "transformer", "vit"],
-    "tests/text/test_byte_pair_merging.py::test_pieces_are_those_of_the_definition": ["True"],
+    "tests/text/test_byte_pairs.py::test_pieces_are_those_of_the_definition": ["True"],
     "tests/text/test_fast.py::test_ids_are_the_packages_both_ways_in_eighteen_languages": [
         "unigram"
     ],
-    "tests/text/test_tokenizers.py::"
+    "tests/text/test_sentence_pieces.py::"
     "test_a_saved_model_with_the_tokenizer_runs_in_another_process": ["unigram"],
     "tests/text/test_trimming.py::test_the_same_texts_are_cut_into_the_same_pieces": [
         "NllbTokenizer",

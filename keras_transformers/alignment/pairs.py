@@ -9,8 +9,8 @@ import tensorflow as tf
 
 from keras_transformers.alignment.pharaoh import Links
 from keras_transformers.annotations import Array
-from keras_transformers.text.frames import cutter_of_targets, in_marks
-from keras_transformers.text.offsets import with_offsets
+from keras_transformers.text.tokenizers import cutter_of_targets, in_marks
+from keras_transformers.text.words import with_offsets
 
 Marks = tuple[tuple[int, ...], tuple[int, ...]]
 BLANK = "\u2581"  # as SentencePiece writes it

@@ -9,7 +9,7 @@ from keras_transformers.export.piece_names import PieceNames
 from keras_transformers.export.rounds import Rounds
 from keras_transformers.export.served import bounded
 from keras_transformers.generation.request import most_tokens
-from keras_transformers.text.frames import cutter_of_targets, in_marks
+from keras_transformers.text.tokenizers import cutter_of_targets, in_marks
 
 
 class Besides(tf.Module):

@@ -13,7 +13,7 @@ from keras_transformers.generation.request import padding_of
 from keras_transformers.models.text_heads import NEVER
 from keras_transformers.text import Offsets, with_offsets
 from keras_transformers.text.cutting import SPACES, valid
-from keras_transformers.text.frames import marks_of_pair, rows_of
+from keras_transformers.text.tokenizers import marks_of_pair, rows_of
 
 QUESTION = 64  # tokens of a question that are read
 LONGEST = 384  # ids of a window where nothing else is said, as BERT was taught

@@ -8,7 +8,7 @@ from keras_transformers.confidence import ConfidenceCurve
 from keras_transformers.export.besides import Besides
 from keras_transformers.export.rounds import Rounds, sequences_of
 from keras_transformers.generation.request import padding_of
-from keras_transformers.text.frames import rows_of
+from keras_transformers.text.tokenizers import rows_of
 
 
 class TokenScores(Besides):

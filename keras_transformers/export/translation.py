@@ -28,8 +28,7 @@ from keras_transformers.generation.search import Search
 from keras_transformers.generation.shortlists import Within
 from keras_transformers.predictors.demands import AnyGlossary, Demanded, answer_with
 from keras_transformers.predictors.text_streams import TextStream, byte_id
-from keras_transformers.text.context import Context
-from keras_transformers.text.frames import in_marks
+from keras_transformers.text.tokenizers import Context, in_marks
 
 REQUEST = (tf.TensorSpec([None], tf.string, name="text"),)
 LENGTHS = (16, 32, 64, 128, 256, 512)  # of sources, where nothing else is said

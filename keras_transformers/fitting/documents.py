@@ -14,7 +14,7 @@ from keras_transformers.fitting.text_classes import TextClassifierFitting
 from keras_transformers.generation.request import padding_of
 from keras_transformers.tables import LABELS, Chosen, names_column
 from keras_transformers.text import TextCorpus, masked, packed_documents, read_texts
-from keras_transformers.text.frames import in_marks, marks_of
+from keras_transformers.text.tokenizers import in_marks, marks_of
 from keras_transformers.training import token_learning
 
 FEW = 10  # texts; of fewer, pieces are held out

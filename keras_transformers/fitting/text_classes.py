@@ -27,8 +27,8 @@ from keras_transformers.models import ClassificationHead, LanguageModel
 from keras_transformers.models.base import SEVERAL
 from keras_transformers.tables import Chosen
 from keras_transformers.text import bucketed_texts, framed
-from keras_transformers.text.boundaries import boundaries_for, within
-from keras_transformers.text.tagged import holds_tags
+from keras_transformers.text.batching import boundaries_for, within
+from keras_transformers.text.texts import holds_tags
 from keras_transformers.training import classification_accuracy, classification_loss
 
 LONGEST = 512  # ids of a text; what is longer is cut, and counted

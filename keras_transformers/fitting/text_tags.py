@@ -20,7 +20,7 @@ from keras_transformers.fitting.held import Held
 from keras_transformers.models import TaggingHead
 from keras_transformers.tables import Chosen
 from keras_transformers.text import TaggedCorpus, WordAligner, bucketed_texts, read_tagged
-from keras_transformers.text.boundaries import boundaries_for, within
+from keras_transformers.text.batching import boundaries_for, within
 from keras_transformers.text.words import given_words
 from keras_transformers.training import score_tags, token_learning
 

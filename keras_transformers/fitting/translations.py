@@ -11,8 +11,8 @@ from keras_transformers.fitting.base import Asked, Fitted, in_two, learned, part
 from keras_transformers.streams import orders
 from keras_transformers.tables import Chosen
 from keras_transformers.text import PairCorpus, bucketed, read_pairs
-from keras_transformers.text.boundaries import boundaries_for, within
-from keras_transformers.text.frames import cutter_of_targets, in_marks
+from keras_transformers.text.batching import boundaries_for, within
+from keras_transformers.text.tokenizers import cutter_of_targets, in_marks
 from keras_transformers.training import score_translations, token_learning
 
 LONGEST = 4096  # ids on a side, where the model has no last position

@@ -16,7 +16,7 @@ from keras_transformers.pretrained.files import read_json
 
 if TYPE_CHECKING:
     from keras_transformers.generation.search import Search
-    from keras_transformers.text.tokenizers import SentencePieceTokenizer
+    from keras_transformers.text.sentence_pieces import SentencePieceTokenizer
     from keras_transformers.text.wordpiece import WordPieceTokenizer
     from keras_transformers.vision.preprocessing import Preprocessing
 

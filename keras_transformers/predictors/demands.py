@@ -8,8 +8,8 @@ import tensorflow as tf
 
 from keras_transformers.annotations import StrPath
 from keras_transformers.contexts import without_context
+from keras_transformers.localization.glossary import Glossary
 from keras_transformers.placeables import kept_as_written
-from keras_transformers.text.glossary import Glossary
 
 MOST = 12  # phrases of one sentence; what is behind them is not demanded
 

@@ -70,8 +70,8 @@ class TranslatorPredictor(Inspected):
         Args:
             raw, batch_size, verbose, details: As `Predictor.predict` takes them.
             target_language: The code of one of `target_languages`, where there are some.
-            glossary: A `text.Glossary`, a dict of its terms, or the path of its file: what terms
-                must be in the translation.
+            glossary: A `localization.Glossary`, a dict of its terms, or the path of its file: what
+                terms must be in the translation.
             keep_placeables: Whether tags, placeholders, addresses and numbers of a text must be in
                 its translation, see `placeables`.
             scores: Whether to say how probable the model finds its translation: adds

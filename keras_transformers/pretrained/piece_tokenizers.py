@@ -213,8 +213,8 @@ NLLB = (
 
 
 if TYPE_CHECKING:
-    from keras_transformers.text.languages import Languages
-    from keras_transformers.text.pieces import PieceTokenizer
+    from keras_transformers.text.published_pieces import PieceTokenizer
+    from keras_transformers.text.tokenizers import Languages
 
 OF_FAIRSEQ, OF_GOOGLE = "sentencepiece.bpe.model", "spiece.model"
 NUMBERS = "vocab.json"  # of M2M-100
@@ -468,7 +468,7 @@ def write_pieces(tokenizer: PieceTokenizer, folder: pathlib.Path) -> dict[str, A
 
 
 if TYPE_CHECKING:
-    from keras_transformers.text.siglip import SiglipTokenizer
+    from keras_transformers.text.published_pieces import SiglipTokenizer
 
 
 def read_siglip(
@@ -585,7 +585,7 @@ def _definition(
 
 def _begins(post_processor: Any) -> bool:
     """Whether the file puts something before a text."""
-    from keras_transformers.text.templates import read_template
+    from keras_transformers.text.tokenizers import read_template
 
     return bool(read_template(post_processor).before)
 

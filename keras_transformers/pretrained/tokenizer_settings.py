@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from keras_transformers.pretrained.files import CONFIG, read_json
 
 if TYPE_CHECKING:
-    from keras_transformers.text.added_tokens import AddedToken
+    from keras_transformers.text.cutting import AddedToken
 
 TOKENIZER, SETTINGS = "tokenizer.json", "tokenizer_config.json"
 WORD_PIECES, BYTE_PAIRS, MARIAN = "word pieces", "byte pairs", "marian"

@@ -99,8 +99,7 @@ def definition_of(folder: pathlib.Path) -> dict[str, Any]:
 if TYPE_CHECKING:
     from keras_transformers.text.byte_pairs import BytePairTokenizer
     from keras_transformers.text.fast import FastTokenizer
-    from keras_transformers.text.marian import MarianTokenizer
-    from keras_transformers.text.pieces import PieceTokenizer
+    from keras_transformers.text.published_pieces import MarianTokenizer, PieceTokenizer
     from keras_transformers.text.wordpiece import WordPieceTokenizer
 
 NEEDED = {
@@ -213,7 +212,7 @@ def _marian(
     folder: pathlib.Path, there: set[str], settings: dict[str, Any], fast: Any, name: str | None
 ) -> MarianTokenizer:
     from keras_transformers.text import MarianTokenizer, SentencePieceTokenizer
-    from keras_transformers.text.pieces import SPECIAL
+    from keras_transformers.text.published_pieces import SPECIAL
 
     _require(folder, there, MARIAN, {"source.spm", "vocab.json"})
     apart = settings.get("separate_vocabs", False)
@@ -240,7 +239,7 @@ def _word_pieces(
     folder: pathlib.Path, there: set[str], settings: dict[str, Any], fast: Any, name: str | None
 ) -> WordPieceTokenizer:
     from keras_transformers.text import WordPieceTokenizer
-    from keras_transformers.text.word_splitting import SPECIAL
+    from keras_transformers.text.wordpiece import SPECIAL
 
     _require(folder, there, WORD_PIECES, {"vocab.txt"}, {TOKENIZER})
     longest = 100
@@ -290,10 +289,12 @@ def _byte_pairs(
 
 if TYPE_CHECKING:
     from keras_transformers.text.byte_pairs import BytePairTokenizer
-    from keras_transformers.text.fairseq import FairseqTokenizer
     from keras_transformers.text.fast import FastTokenizer
-    from keras_transformers.text.marian import MarianTokenizer
-    from keras_transformers.text.pieces import PieceTokenizer
+    from keras_transformers.text.published_pieces import (
+        FairseqTokenizer,
+        MarianTokenizer,
+        PieceTokenizer,
+    )
     from keras_transformers.text.wordpiece import WordPieceTokenizer
 
 

@@ -16,8 +16,7 @@ from keras_transformers.models import LanguageModel, RecurrentTranslator, TextEn
 from keras_transformers.saving.limits import within
 
 if TYPE_CHECKING:
-    from keras_transformers.text.trimmable import Tokenizer
-    from keras_transformers.text.trimming import TrimmedTokenizer
+    from keras_transformers.text.trimming import Tokenizer, TrimmedTokenizer
 
 KINDS = (Transformer, RecurrentTranslator, LanguageModel, TextEncoder)
 SIZES = ("vocab_size", "target_vocab_size")

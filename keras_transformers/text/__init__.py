@@ -1,23 +1,32 @@
 """Tokenizers, in the TensorFlow graph too, texts from files, and batches of few shapes."""
 
-from keras_transformers.text.added_tokens import AddedToken
-from keras_transformers.text.batching import bucketed, encode_pairs, real_token_share
+from keras_transformers.localization.glossary import Glossary
+from keras_transformers.text.batching import (
+    bucketed,
+    bucketed_texts,
+    encode_pairs,
+    framed,
+    real_token_share,
+)
 from keras_transformers.text.byte_pairs import BytePairTokenizer
-from keras_transformers.text.corpus import PairCorpus, read_pairs
-from keras_transformers.text.coverage import Coverage, coverage
-from keras_transformers.text.documents import packed_documents
-from keras_transformers.text.fairseq import FairseqTokenizer
+from keras_transformers.text.corpus import Mixture, PairCorpus, read_pairs
+from keras_transformers.text.coverage import Coverage, coverage, train_of_fitting_size
+from keras_transformers.text.cutting import AddedToken
 from keras_transformers.text.fast import FastTokenizer
-from keras_transformers.text.glossary import Glossary
-from keras_transformers.text.labelled import bucketed_texts, framed
-from keras_transformers.text.languages import Languages
-from keras_transformers.text.marian import MarianTokenizer
-from keras_transformers.text.masking import masked
-from keras_transformers.text.mixtures import Mixture
-from keras_transformers.text.offsets import Offsets, with_offsets
-from keras_transformers.text.packing import balanced_lengths, packed
-from keras_transformers.text.pieces import PieceTokenizer
-from keras_transformers.text.siglip import SiglipTokenizer
+from keras_transformers.text.masking import masked, word_dropout
+from keras_transformers.text.packing import (
+    balanced_lengths,
+    packed,
+    packed_documents,
+    sliding_windows,
+)
+from keras_transformers.text.published_pieces import (
+    FairseqTokenizer,
+    MarianTokenizer,
+    PieceTokenizer,
+    SiglipTokenizer,
+)
+from keras_transformers.text.sentence_pieces import SentencePieceTokenizer
 from keras_transformers.text.streaming import (
     bucketing,
     encoder_of_documents,
@@ -26,15 +35,25 @@ from keras_transformers.text.streaming import (
     row_of_labels,
 )
 from keras_transformers.text.subword_sampling import SubwordSampler
-from keras_transformers.text.tagged import TaggedCorpus, read_tagged
-from keras_transformers.text.texts import TextCorpus, read_documents, read_labelled, read_texts
-from keras_transformers.text.tokenizers import SentencePieceTokenizer
+from keras_transformers.text.texts import (
+    TaggedCorpus,
+    TextCorpus,
+    read_documents,
+    read_labelled,
+    read_tagged,
+    read_texts,
+)
+from keras_transformers.text.tokenizers import Languages
 from keras_transformers.text.trimming import TrimmedTokenizer, trim_tokenizer
-from keras_transformers.text.vocabulary_size import train_of_fitting_size
-from keras_transformers.text.windows import sliding_windows
-from keras_transformers.text.word_dropout import word_dropout
 from keras_transformers.text.wordpiece import WordPieceTokenizer
-from keras_transformers.text.words import Alignment, WordAligner, Words, words_of
+from keras_transformers.text.words import (
+    Alignment,
+    Offsets,
+    WordAligner,
+    Words,
+    with_offsets,
+    words_of,
+)
 
 __all__ = [
     "AddedToken",

@@ -1,15 +1,17 @@
-"""Datasets of id sequences, and batches padded to a few lengths."""
+"""Batches of few shapes: pairs and labelled texts, padded to a few lengths that a rule chooses."""
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from keras_transformers.annotations import Tokenizer
+from keras_transformers.annotations import Strings, Tokenizer, Values
 from keras_transformers.streams import keys, orders, without_autotuning
-from keras_transformers.text.mixtures import Mixture
+from keras_transformers.text.corpus import Mixture
 from keras_transformers.text.subword_sampling import SubwordSampler, can_be_drawn
+from keras_transformers.text.tokenizers import in_marks, marks_of
 
 CHUNK = 8192  # pairs that are tokenised at a time
 
@@ -247,3 +249,153 @@ def real_token_share(
             real += int(np.sum(np.asarray(inputs[name]) != padding_id))
             positions += int(np.size(inputs[name]))
     return real / max(positions, 1)
+
+
+MULTIPLE = 8  # of a length, for the sake of the accelerators
+
+
+def boundaries_for(lengths: Values, batch_size: int) -> tuple[tuple[int, ...], int]:
+    """Lengths to pad to, and positions in a batch, for `bucketed` and `bucketed_texts`.
+
+    Half of the sequences fit into the first length, nine of ten into the second, all into the last,
+    each rounded up to a multiple of 8. A batch has room for `batch_size` sequences of mean length.
+
+    Args:
+        lengths: Integers `(n,)`.
+        batch_size: Sequences in a batch, on average.
+
+    Returns:
+        Increasing lengths, and tokens in a batch.
+
+    Example:
+    >>> from keras_transformers.text.batching import boundaries_for
+    >>> boundaries_for([5, 6, 7, 7, 30], batch_size=4)
+    ((8, 32), 44)
+    """
+    lengths = np.sort(np.asarray(lengths))
+    quantiles = (lengths[math.ceil(share * len(lengths)) - 1] for share in (0.5, 0.9, 1.0))
+    found = sorted({MULTIPLE * math.ceil(int(each) / MULTIPLE) for each in quantiles})
+    tokens = max(batch_size * math.ceil(float(np.mean(lengths))), found[-1])
+    return tuple(found), tokens
+
+
+def within(boundaries: Sequence[int], most: int) -> tuple[int, ...]:
+    """Boundaries of which none exceeds the positions of a model.
+
+    Example:
+    >>> from keras_transformers.text.batching import within
+    >>> within((8, 24, 40), 36)
+    (8, 24, 36)
+    """
+    return tuple(sorted({min(each, most) for each in boundaries}))
+
+
+def framed(
+    tokenizer: Tokenizer, strings: Strings, longest: int
+) -> tuple[tf.RaggedTensor, tf.Tensor]:
+    """Ids of texts as a classifier sees them: START, what fits, END.
+
+    Or what else the tokenizer puts around a text, see `tokenizers.marks_of`: GPT-2's nothing.
+
+    Args:
+        tokenizer: Any tokenizer of `keras_transformers.text`.
+        strings: String tensor, or list, `(texts,)`.
+        longest: Most ids of a text, marks included.
+
+    Returns:
+        int32 RaggedTensor `(texts, None)`, and bool `(texts,)`: which had to be cut.
+
+    Example:
+    >>> from keras_transformers.text import WordPieceTokenizer, framed
+    >>> tokenizer = WordPieceTokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "cat"])
+    >>> ids, cut = framed(tokenizer, ["cat", "cat cat cat"], longest=4)
+    >>> ids.to_list(), cut.numpy().tolist()
+    ([[2, 5, 3], [2, 5, 5, 3]], [False, True])
+    """
+    ids = tokenizer.tokenize(strings)
+    marks = marks_of(tokenizer)
+    room = longest - sum(map(len, marks))
+    return in_marks(ids[:, :room], marks), ids.row_lengths() > room
+
+
+def bucketed_texts(
+    ids: tf.RaggedTensor,
+    labels: Values,
+    boundaries: Sequence[int],
+    tokens_per_batch: int,
+    seed: int | None = None,
+    epoch: int | tf.Tensor | None = None,
+    padding_id: int = 0,
+) -> tf.data.Dataset:
+    """Groups labelled texts of like length, so that XLA compiles one shape for each boundary.
+
+    A text goes to the first boundary that it does not exceed and is padded to it. A batch
+    has `tokens_per_batch // boundary` rows; the last of a bucket is filled with rows of padding,
+    whose weight is 0.
+
+    Args:
+        ids: Ragged integers `(texts, None)`.
+        labels: Integers `(texts,)`, or 0 and 1 `(texts, classes)` where there can be several.
+        boundaries: Increasing lengths, for instance `(32, 64, 128)`.
+        tokens_per_batch: Places of a batch, at most.
+        seed: Of the order of the texts, another one in each epoch; None keeps it.
+        epoch: Number of the epoch whose order is taken, as for `encode_pairs`.
+        padding_id: What texts are padded with: the model's.
+
+    Returns:
+        `tf.data.Dataset` of `(ids, labels, weights)`: int32 `(tokens_per_batch // boundary,
+        boundary)`, int32 `(tokens_per_batch // boundary,)`, or with classes behind, and float32
+        `(tokens_per_batch // boundary,)`.
+
+    Raises:
+        ValueError: If the boundaries do not increase, the budget is below the last of them, or a
+            text is longer than that: cut it beforehand.
+
+    Example:
+    >>> import tensorflow as tf
+    >>> from keras_transformers.text import bucketed_texts
+    >>> ids = tf.ragged.constant([[2, 7, 3], [2, 7, 8, 9, 3], [2, 8, 3]])
+    >>> for ids, labels, weights in bucketed_texts(ids, [0, 1, 1], (4, 8), tokens_per_batch=8):
+    ...     print(tuple(ids.shape), labels.numpy().tolist(), weights.numpy().tolist())
+    (1, 8) [1] [1.0]
+    (2, 4) [0, 1] [1.0, 1.0]
+    """
+    boundaries = check_boundaries("bucketed_texts", boundaries, tokens_per_batch)
+    with tf.init_scope():  # `streams.epochs` asks for it within a graph
+        ids, labels = tf.cast(ids, tf.int32), tf.cast(labels, tf.int32)
+        longest = np.max(ids.row_lengths())  # AutoGraph would make a tensor of `int(...)`
+    if longest > boundaries[-1]:
+        raise ValueError(
+            f"bucketed_texts: `ids` must be at most {boundaries[-1]} long, the last boundary. "
+            f"Received: {longest}"
+        )
+    chunks = orders(len(labels), CHUNK, seed, epoch).map(
+        lambda chosen: (tf.gather(ids, chosen), tf.gather(labels, chosen))
+    )
+    return bucketed_chunks(chunks, boundaries, tokens_per_batch, padding_id)
+
+
+def bucketed_chunks(
+    chunks: tf.data.Dataset, boundaries: Sequence[int], tokens_per_batch: int, padding_id: int
+) -> tf.data.Dataset:
+    """What `bucketed_texts` makes, of a dataset of ragged ids and their labels."""
+    sizes = [tokens_per_batch // boundary for boundary in boundaries]
+
+    def fill(ids: tf.Tensor, labels: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        rows = tf.gather(sizes, tf.argmax(tf.constant(boundaries) >= tf.shape(ids)[1]))
+        number = tf.shape(labels)[0]
+        missing = [[0, rows - number]]
+        labels = tf.pad(labels, missing + [[0, 0]] * (labels.shape.rank - 1))
+        ids = tf.pad(ids, [*missing, [0, 0]], constant_values=padding_id)
+        return ids, labels, tf.pad(tf.ones([number]), missing)
+
+    # Each text is a dense vector then, which TensorFlow must be told.
+    dataset = chunks.unbatch().map(lambda ids, labels: (tf.reshape(ids, [-1]), labels))
+    batches = dataset.bucket_by_sequence_length(
+        lambda ids, labels: tf.size(ids),
+        bucket_boundaries=[boundary + 1 for boundary in boundaries],
+        bucket_batch_sizes=[*sizes, 1],
+        pad_to_bucket_boundary=True,
+        padding_values=(padding_id, 0),
+    )
+    return without_autotuning(batches.map(fill).prefetch(8))

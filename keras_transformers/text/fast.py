@@ -11,13 +11,21 @@ import tensorflow as tf
 
 from keras_transformers.annotations import Strings
 from keras_transformers.text.cutting import valid
-from keras_transformers.text.frames import rows_of
-from keras_transformers.text.given import GivenIds, given_ids, given_row
 from keras_transformers.text.host import FromDefinition, check_ops, has_package
-from keras_transformers.text.in_graph.patterns import Inexpressible
 from keras_transformers.text.in_graph.program import Program
-from keras_transformers.text.languages import Languages, Multilingual
-from keras_transformers.text.templates import Marks, Template, read_template, read_truncation
+from keras_transformers.text.in_graph.splitting import Inexpressible
+from keras_transformers.text.tokenizers import (
+    GivenIds,
+    Languages,
+    Marks,
+    Multilingual,
+    Template,
+    given_ids,
+    given_row,
+    read_template,
+    read_truncation,
+    rows_of,
+)
 
 MOST_GAPS = 1 << 16  # ids without a token, beside as many as there are tokens
 WITHOUT = "tensorflow-text is not installed"

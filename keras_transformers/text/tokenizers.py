@@ -1,299 +1,505 @@
-"""SentencePiece: trained by `sentencepiece`, run by tensorflow-text in the graph, or by itself."""
+"""Parts that all tokenizers share.
 
-import base64
-import functools
-import pathlib
-from collections.abc import Iterable, Sequence
-from typing import Any, Literal, Self, TypeAlias
+They check ids and texts, put marks around texts and pairs of texts, cut texts that are too long,
+choose a language, and keep previous sentences as context.
+"""
 
-import keras
+import collections.abc
+import dataclasses
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Self, TypeAlias, cast
+
 import numpy as np
 import tensorflow as tf
 
-from keras_transformers.annotations import Array, Strings, StrPath
-from keras_transformers.text.context import Context
-from keras_transformers.text.frames import in_marks
-from keras_transformers.text.given import GivenIds, given_ids, given_row, given_texts
-from keras_transformers.text.host import check_ops, package
-from keras_transformers.text.sentence_pieces import SentencePieces
-from keras_transformers.text.sentencepiece_training import (
-    END_ID,
-    LOSSLESS,
-    MOST_MARKS,
-    NORMALIZATIONS,
-    PAD_ID,
-    START_ID,
-    TAG,
-    UNKNOWN_ID,
-    check_choices,
-    control_symbols,
-    escapes,
-    marks_of_languages,
-    trained,
-    without_paths,
-)
-from keras_transformers.text.templates import Marks
+from keras_transformers.annotations import Array, Tensor, Tokenizer, Values
+from keras_transformers.contexts import SEPARATOR
 
-Normalization: TypeAlias = Literal["nmt_nfkc", "nfkc", "nmt_nfkc_cf", "nfkc_cf", "none"]
+GivenIds: TypeAlias = Values | tf.RaggedTensor
 
 
-@keras.saving.register_keras_serializable("keras_transformers")
-class SentencePieceTokenizer(tf.Module):
-    """Strings to subword ids and back, inside `tf.data` and SavedModels.
-
-    Ids: 0 padding, 1 START, 2 END, 3 unknown, then the pieces. Make one with `train` or `load`
-    (SentencePiece: Kudo & Richardson 2018, https://arxiv.org/abs/1808.06226).
-
-    A vocabulary can have marks of languages, `<2de>`, for a translator into several: the mark of
-    the language that is asked for stands before a source (Johnson et al. 2017,
-    https://arxiv.org/abs/1611.04558). Text never becomes one, and `detokenize` leaves them out.
+def given_ids(owner: str, ids: GivenIds, vocab_size: int, pad_id: int) -> tf.Tensor:
+    """Ids to be joined to strings as a dense int32 tensor.
 
     Args:
-        proto: The bytes of a SentencePiece model with the ids above.
-        target: Code of the language whose mark stands before a source, of those that the model has
-            marks of; None where each text is asked for in one of its own, or there are none.
-
-    Attributes:
-        language_marks: Dict of the code of each language -> id of its mark.
-        context: `Context`, if there is a mark of previous sentences as `<context2>`; or None.
-        tags: Dict of each other mark, as "<bt>" -> its id.
+        owner: Name of the tokenizer's class, for messages.
+        ids: Integers `(..., length)`, dense; ragged `(batch, None)`; or nested lists, whose rows
+            may differ in length.
+        vocab_size: One more than the largest id.
+        pad_id: What fills rows; an id even where it is none of the vocabulary.
 
     Raises:
-        ValueError: If the model numbers its special tokens otherwise, or has no mark of `target`.
+        ValueError: If they are no integers, or one is neither in the vocabulary nor padding. In a
+            graph the program ends with `tf.errors.InvalidArgumentError` and the same sentence.
+    """
+    ids = _tensor_of_ids(ids)
+    if isinstance(ids, tf.RaggedTensor):
+        ids = ids.to_tensor(tf.cast(pad_id, ids.dtype))
+    if not ids.dtype.is_integer:
+        raise ValueError(f"{owner}: `ids` must be integers. Received: {ids.dtype.name}")
+    ids64 = tf.cast(ids, tf.int64)
+    wrong = ((ids64 < 0) | (ids64 >= vocab_size)) & (ids64 != pad_id)
+    sentence = _range_message(owner, vocab_size)
+    if tf.executing_eagerly():
+        if tf.reduce_any(wrong):
+            raise ValueError(f"{sentence} {ids64[wrong].numpy()[:5].tolist()}")
+        return tf.cast(ids64, tf.int32)
+    found = tf.boolean_mask(ids64, wrong)
+    with tf.control_dependencies([tf.debugging.Assert(tf.size(found) == 0, [sentence, found])]):
+        return tf.cast(ids64, tf.int32)
 
-    Example:
-    >>> from keras_transformers.text import SentencePieceTokenizer
-    >>> lines = ["the cat sat on the mat", "the dog sat on the log"] * 20
-    >>> tokenizer = SentencePieceTokenizer.train(lines, vocab_size=20)
-    >>> ids = tokenizer.tokenize(["the cat", ""], end=True)
-    >>> [text.decode() for text in tokenizer.detokenize(ids).numpy()]
-    ['the cat', '']
+
+def given_row(owner: str, ids: GivenIds, vocab_size: int) -> Array:
+    """The ids of one sequence as an array, after checking that each is in the vocabulary."""
+    ids = np.asarray(ids if hasattr(ids, "__array__") else list(cast(Any, ids)))
+    if ids.ndim != 1 or ids.size and not np.issubdtype(ids.dtype, np.integer):
+        raise ValueError(
+            f"{owner}: `ids` must be one sequence of integers. Received: {ids.dtype} of shape "
+            f"{ids.shape}"
+        )
+    wrong = (ids < 0) | (ids >= vocab_size)
+    if wrong.any():
+        raise ValueError(f"{_range_message(owner, vocab_size)} {ids[wrong][:5].tolist()}")
+    return ids.astype("int32")
+
+
+def given_texts(owner: str, strings: Iterable[str | bytes | Tensor]) -> Iterator[str]:
+    """`strings` one by one, after checking that they are a collection of texts.
+
+    Args:
+        owner: Who was given them, for messages.
+        strings: Iterable of str; or of bytes or tensors, as a dataset has them, in UTF-8.
+
+    Raises:
+        ValueError: If it is one string, or a dict, whose keys would be taken, or what is in it is
+            no text.
+    """
+    mapping = isinstance(strings, collections.abc.Mapping)
+    if mapping or isinstance(strings, (str, bytes)) or not hasattr(strings, "__iter__"):
+        hint = "; `.values()` are its values" if mapping else ""
+        raise ValueError(
+            f"{owner}: `strings` must be an iterable of str. Received: a {type(strings).__name__}"
+            f"{hint}"
+        )
+    return _checked_texts(owner, strings)
+
+
+def _checked_texts(owner: str, strings: Iterable[Any]) -> Iterator[str]:
+    for number, text in enumerate(strings):
+        text = text.numpy() if hasattr(text, "numpy") else text
+        if not isinstance(text, (str, bytes)):
+            raise ValueError(
+                f"{owner}: `strings` must be an iterable of str. Received: a "
+                f"{type(text).__name__} at position {number}"
+            )
+        yield text if isinstance(text, str) else text.decode()
+
+
+def _range_message(owner: str, vocab_size: int) -> str:
+    return f"{owner}: `ids` must be from 0 to {vocab_size - 1}, the vocabulary's. Received:"
+
+
+def _tensor_of_ids(ids: GivenIds) -> tf.Tensor | tf.RaggedTensor:
+    """Ids as a tensor, ragged where lists differ in length."""
+    if not isinstance(ids, (list, tuple, range)):
+        return ids if isinstance(ids, tf.RaggedTensor) else tf.convert_to_tensor(ids)
+    ids = [each.numpy() if hasattr(each, "numpy") else each for each in cast(Any, ids)]
+    if any(map(tf.is_tensor, ids)):  # of a graph
+        return tf.convert_to_tensor(ids)
+    try:
+        array = np.asarray(ids)
+    except ValueError:
+        return tf.ragged.constant(ids)
+    return tf.convert_to_tensor(array if array.size else array.astype("int32"))
+
+
+Marks = tuple[int, ...]
+STRATEGIES = ("LongestFirst", "OnlyFirst", "OnlySecond")
+
+
+@dataclasses.dataclass(frozen=True)
+class Template:
+    """Ids before, between and after one text or a pair.
+
+    Args:
+        before, after: Of one text.
+        pair: Before the first, between the two, and after the second.
     """
 
-    pad_id, start_id, end_id, unknown_id = PAD_ID, START_ID, END_ID, UNKNOWN_ID
+    before: Marks = ()
+    after: Marks = ()
+    pair: tuple[Marks, Marks, Marks] = ((), (), ())
 
-    def __init__(self, proto: bytes, target: str | None = None, name: str | None = None) -> None:
-        super().__init__(name=name)
-        self.proto = bytes(proto)
-        self._model = SentencePieces("SentencePieceTokenizer", self.proto)
-        self.vocab_size = self._model.size
-        piece_ids = self._model.numbers(["<pad>", "<s>", "</s>", "<unk>"])
-        if piece_ids != [PAD_ID, START_ID, END_ID, UNKNOWN_ID]:
+
+def read_template(part: Any) -> Template:
+    """The template that a post-processor is.
+
+    Raises:
+        ValueError: If it is another thing.
+    """
+    kind = None if part is None else part.get("type")
+    if kind in (None, "ByteLevel"):
+        return Template()
+    if kind == "Sequence":
+        found = [read_template(each) for each in part["processors"]]
+        marked = [each for each in found if each != Template()]
+        if len(marked) > 1:
+            raise ValueError("the post-processor Sequence: only one may put marks around a text")
+        return marked[0] if marked else Template()
+    if kind in ("BertProcessing", "RobertaProcessing"):
+        end, start = (int(part[name][1]) for name in ("sep", "cls"))
+        between = (end,) if kind == "BertProcessing" else (end, end)
+        return Template((start,), (end,), ((start,), between, (end,)))
+    if kind == "TemplateProcessing":
+        return _template_of_pieces(part)
+    raise ValueError(f"the post-processor {kind}: it is not known here")
+
+
+def _template_of_pieces(part: Mapping[str, Any]) -> Template:
+    special = part.get("special_tokens") or {}
+    found: dict[str, list[Marks]] = {}
+    for name, texts in (("single", "A"), ("pair", "AB")):
+        marks: list[list[int]] = [[]]
+        order = ""
+        for piece in part[name]:
+            if "Sequence" in piece:
+                order += piece["Sequence"]["id"]
+                marks.append([])
+            else:
+                marks[-1] += special[piece["SpecialToken"]["id"]]["ids"]
+        if order != texts:
             raise ValueError(
-                "SentencePieceTokenizer: the model must number <pad>, <s>, </s>, <unk> as 0, 1, 2, "
-                f"3. Received: {piece_ids}. Train one with SentencePieceTokenizer.train."
+                f"the post-processor TemplateProcessing: `{name}` must have each text once, in "
+                f"order. Received: {order}"
             )
-        first = UNKNOWN_ID + 1
-        pieces = self._model.names(range(first, min(self.vocab_size, MOST_MARKS)))
-        self.language_marks = marks_of_languages(pieces, first)
-        self.tags = self._model.controls(TAG, pieces, first)
-        self.context = Context.of_tags(self.tags)
-        if target is not None and target not in self.language_marks:
-            known = ", ".join(self.language_marks) or "none, the vocabulary has no marks"
-            raise ValueError(
-                f"SentencePieceTokenizer: `target` must be one of {known}. Received: {target!r}"
-            )
-        self.target = target
+        found[name] = [tuple(each) for each in marks]
+    before, after = found["single"]
+    first, between, last = found["pair"]
+    return Template(before, after, (first, between, last))
 
-    @classmethod
-    def train(
-        cls,
-        strings: Iterable[Any],
-        vocab_size: int = 4000,
-        model_type: Literal["unigram", "bpe"] = "unigram",
-        character_coverage: float = 1.0,
-        byte_fallback: bool = False,
-        lossless: bool = False,
-        normalization: Normalization = "nmt_nfkc",
-        languages: Sequence[str] = (),
-        tags: Sequence[str] = (),
-    ) -> Self:
-        """Learns a vocabulary.
 
-        Args:
-            strings: Iterable of str, one sentence each; for translation, both sides. Bytes or
-                tensors, as a dataset has them, are read as UTF-8.
-            vocab_size: Number of ids, special ones included.
-            model_type: "unigram" (Kudo 2018, https://arxiv.org/abs/1804.10959) or "bpe".
-            character_coverage: Share of characters that must be in the vocabulary; 0.9995 for
-                languages with thousands of characters.
-            byte_fallback: Whether characters outside the vocabulary become their UTF-8 bytes, for
-                which 256 ids are set aside, instead of the one unknown id.
-            lossless: Whether text is kept to the byte: no character is normalised, no space left
-                out or added, each newline is an id of its own, and `byte_fallback` is on. Then
-                `detokenize(tokenize(text)) == text` for any valid UTF-8 and nothing is unknown, so
-                that a language model's bits per byte count every byte. Pieces are learnt from the
-                lines of `strings`, which may be whole documents.
-            normalization: What is done to characters before: "nmt_nfkc", SentencePiece's own
-                ("…" becomes "...", full-width punctuation that of ASCII, and joiners of zero width
-                are dropped), "nfkc", either with "_cf" behind it, which folds the case of letters
-                too, or "none". Of no effect on a lossless one.
-            languages: Codes of languages, each of which gets a mark: "de" gets `<2de>`.
-            tags: Other marks, as "<bt>", that no text becomes either; see the attribute `tags`.
+@dataclasses.dataclass(frozen=True)
+class Truncation:
+    """Where long texts are cut.
 
-        Returns:
-            A `SentencePieceTokenizer`; the same text and arguments always give the same one.
+    Args:
+        max_length: Most ids, marks among them.
+        strategy: Of a pair, "LongestFirst", "OnlyFirst" or "OnlySecond".
+        left: Whether the beginning is cut off, not the end.
+    """
 
-        Raises:
-            ValueError: If `strings` are no texts, there is no text, or too little of it for
-                `vocab_size`; or a language or tag is there twice, or none.
-        """
-        check_choices(model_type, normalization)
-        strings = given_texts("SentencePieceTokenizer.train", strings)
-        if lossless:
-            strings = (line for text in strings for line in text.split("\n"))
-        strings = [line for line in strings if line.strip()]
-        if not strings:
-            raise ValueError("SentencePieceTokenizer.train: `strings` has no text in it.")
+    max_length: int
+    strategy: str = "LongestFirst"
+    left: bool = False
 
-        def options(folder: str) -> dict[str, Any]:
-            if lossless:
-                return LOSSLESS | escapes(folder)
-            rule = NORMALIZATIONS[normalization]
-            return {"byte_fallback": byte_fallback, "normalization_rule_name": rule}
+    def __call__(self, ids: tf.RaggedTensor, marks: int) -> tf.RaggedTensor:
+        """Ragged ids, cut so that they and so many marks fit."""
+        most = max(self.max_length - marks, 0)
+        return self._cut(ids, tf.fill([ids.nrows()], tf.cast(most, tf.int64)))
 
-        settings: dict[str, Any] = {"control_symbols": control_symbols(languages, tags)}
-        settings |= {"model_type": model_type, "character_coverage": character_coverage}
-        proto = trained(strings, vocab_size, settings, options)
-        return cls(without_paths(proto) if lossless else proto)
+    def of_pair(
+        self, one: tf.RaggedTensor, other: tf.RaggedTensor, marks: int
+    ) -> tuple[tf.RaggedTensor, tf.RaggedTensor]:
+        """Both texts of pairs, cut so that they and so many marks fit."""
+        most = tf.cast(max(self.max_length - marks, 0), tf.int64)
+        first, second = one.row_lengths(), other.row_lengths()
+        over = tf.maximum(first + second - most, 0)
+        if self.strategy == "OnlyFirst":
+            first = tf.maximum(first - over, 0)
+        elif self.strategy == "OnlySecond":
+            second = tf.maximum(second - over, 0)
+        else:
+            first, second = _longest_first(first, second, most, over)
+        return self._cut(one, first), self._cut(other, second)
 
-    @classmethod
-    def load(cls, path: StrPath) -> Self:
-        """Reads a `.model` file of SentencePiece.
+    def _cut(self, ids: tf.RaggedTensor, lengths: tf.Tensor) -> tf.RaggedTensor:
+        position = tf.range(tf.size(ids.values, tf.int64)) - tf.gather(
+            ids.row_splits, ids.value_rowids()
+        )
+        kept = tf.minimum(lengths, ids.row_lengths())
+        row = ids.value_rowids()
+        if self.left:
+            inside = position >= tf.gather(ids.row_lengths() - kept, row)
+        else:
+            inside = position < tf.gather(kept, row)
+        return tf.ragged.boolean_mask(ids, ids.with_values(inside))
 
-        Raises:
-            FileNotFoundError: If there is no such file.
-            ValueError: If it holds no SentencePiece model, or one that numbers its special tokens
-                otherwise.
-        """
-        return cls(cls.read(path))
 
-    @staticmethod
-    def read(path: StrPath) -> bytes:
-        """The bytes of a model of SentencePiece, whatever its numbers, after checking them.
+def _longest_first(
+    first: tf.Tensor, second: tf.Tensor, most: tf.Tensor, over: tf.Tensor
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Lengths of the two texts of pairs, of which the longer is cut until both are equal."""
+    shorter = tf.minimum(first, second)
+    # The longer takes what the shorter leaves; if that is less than the shorter has, half each.
+    rest = tf.maximum(most - shorter, 0)
+    halves = rest < shorter
+    low, high = tf.where(halves, most // 2, shorter), tf.where(halves, most - most // 2, rest)
+    swapped = first > second
+    one, other = tf.where(swapped, high, low), tf.where(swapped, low, high)
+    return tf.where(over > 0, one, first), tf.where(over > 0, other, second)
 
-        Raises:
-            FileNotFoundError, ValueError: As `load`.
-        """
-        sentencepiece = package("SentencePieceTokenizer", "sentencepiece")
-        path = pathlib.Path(path)
-        if not path.is_file():
-            raise FileNotFoundError(f"SentencePieceTokenizer.load: there is no file {path}")
-        proto = path.read_bytes()
-        try:
-            if not proto:
-                raise RuntimeError("empty")
-            sentencepiece.SentencePieceProcessor(model_proto=proto)
-        except RuntimeError:
-            raise ValueError(
-                f"SentencePieceTokenizer.load: {path} is not a SentencePiece model; give a file "
-                "that `save` wrote."
-            ) from None
-        return proto
 
-    def save(self, path: StrPath) -> None:
-        """Writes a `.model` file of SentencePiece."""
-        pathlib.Path(path).write_bytes(self.proto)
+def read_truncation(part: Any) -> Truncation | None:
+    """The truncation that a file asks for; ValueError if it is another thing."""
+    if part is None:
+        return None
+    strategy = part.get("strategy", "LongestFirst")
+    if strategy not in STRATEGIES:
+        raise ValueError(
+            f"truncation: `strategy` must be one of {STRATEGIES}. Received: {strategy}"
+        )
+    return Truncation(int(part["max_length"]), strategy, part.get("direction") == "Left")
 
-    def tokenize(
-        self, strings: Strings, start: bool = False, end: bool = False, sample: float | None = None
-    ) -> tf.RaggedTensor | tf.Tensor:
-        """Splits strings into ids.
 
-        Args:
-            strings: String tensor, or list, `(batch,)`, or one string `()`.
-            start: Whether to put START before.
-            end: Whether to put END after, and the mark of the language `target` before.
-            sample: Strength of subword regularisation, or None for the best split: for unigram
-                models the inverse temperature alpha of a split sampled from all (0.1 is varied,
-                1 close to the best; Kudo 2018, section 3.3), for bpe the dropout of merges. Drawn
-                anew at each call, in `tf.data` for each element, and by no seed: `SubwordSampler`
-                has one.
+def rows_of(marks: Marks, number: tf.Tensor) -> tf.Tensor:
+    """Marks as they stand beside each of that many rows: int32 `(number, marks)`."""
+    return tf.tile(tf.constant([marks], tf.int32, [1, len(marks)]), [number, 1])
 
-        Returns:
-            int32 RaggedTensor `(batch, None)`, or a tensor `(length,)` for one string.
-        """
-        strings = tf.convert_to_tensor(strings, tf.string)
-        cut, flat = functools.partial(self._model.ids, sample=sample), tf.reshape(strings, [-1])
-        ids = cut(flat) if self.context is None else self.context.ids(cut, flat)
-        before, after = self.source_marks if end else ((), ())
-        ids = in_marks(ids, ((START_ID, *before) if start else before, after))
-        return ids if strings.shape.rank else ids[0]
 
-    def detokenize(self, ids: GivenIds) -> tf.Tensor:
-        """Joins ids to strings; START, padding and marks vanish, as does all from END on.
+def in_marks(ids: tf.RaggedTensor, marks: tuple[Marks, Marks]) -> tf.RaggedTensor:
+    """Ragged rows of ids with marks before and behind each."""
+    before, after = (rows_of(each, ids.nrows()) for each in marks)
+    return tf.concat([before, ids, after], axis=1)
 
-        Args:
-            ids: Integers `(..., length)`, dense, ragged `(batch, None)`, or lists of any lengths.
 
-        Returns:
-            String tensor of the shape of `ids` without its last axis.
+def cutter_of_targets(tokenizer: Any) -> Any:
+    """The tokenizer that cuts targets, marks apart: only Marian's may have a model for each side.
 
-        Raises:
-            ValueError: If an id is not in the vocabulary (in a graph, when it runs,
-                `tf.errors.InvalidArgumentError`).
-        """
-        ids = given_ids("SentencePieceTokenizer.detokenize", ids, self.vocab_size, PAD_ID)
-        shape = tf.shape(ids)
-        dense = tf.reshape(ids, [tf.reduce_prod(shape[:-1]), shape[-1]])
-        ended = tf.cumsum(tf.cast(dense == END_ID, tf.int32), axis=1) > 0
-        marks = [PAD_ID, START_ID, *self.language_marks.values()]
-        real = ~ended & tf.gather(~np.isin(np.arange(self.vocab_size), marks), dense)
-        strings = self._model.texts(tf.ragged.boolean_mask(dense, real))
-        return tf.ensure_shape(tf.reshape(strings, shape[:-1]), ids.shape[:-1])
+    Languages alone change marks, and need not be known.
+    """
+    return tokenizer.for_targets() if hasattr(tokenizer, "target_proto") else tokenizer
 
-    def pieces(self, ids: GivenIds) -> list[str]:
-        """The pieces of one sequence of ids, as a list of str (for the axes of an image).
 
-        Raises:
-            ValueError: If an id is not in the vocabulary.
-        """
-        ids = given_row("SentencePieceTokenizer.pieces", ids, self.vocab_size)
-        return self._model.names(ids)
+def marks_of(tokenizer: Any) -> tuple[Marks, Marks]:
+    """The ids that a tokenizer puts before and after a text that is classified.
 
-    @property
-    def starts_word(self) -> Array:
-        """Bool array `(vocab_size,)`: which ids begin a word.
+    Those of a `tokenizer.json`'s template, or START and END; none where texts have no START, as
+    GPT-2's.
 
-        A piece with a space in front does, the marks 0 to 3 and a newline do; the rest go on with a
-        word, punctuation and bytes among them.
-        """
-        pieces = self.pieces(range(self.vocab_size))
-        starts = [piece.startswith("▁") or piece == "\n" for piece in pieces]
-        return np.array(starts) | (np.arange(self.vocab_size) <= UNKNOWN_ID)
+    Example:
+    >>> from keras_transformers.text import WordPieceTokenizer
+    >>> from keras_transformers.text.tokenizers import marks_of
+    >>> marks_of(WordPieceTokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "cat"]))
+    ((2,), (3,))
+    """
+    found: tuple[Marks, Marks] | None = getattr(tokenizer, "text_marks", None)
+    if found is not None:
+        return found
+    if tokenizer.start_id is None:
+        return (), ()
+    return (tokenizer.start_id,), (tokenizer.end_id,)
 
-    @property
-    def source_marks(self) -> tuple[Marks, Marks]:
-        """Ids that stand before and behind a text that is translated."""
-        return (() if self.target is None else (self.language_marks[self.target],)), (END_ID,)
 
-    def towards(self, target: str | None) -> Self:
-        """The same tokenizer for sources that are translated into a language, or into no one.
+def marks_of_pair(tokenizer: Any) -> tuple[Marks, Marks, Marks]:
+    """The ids before the first text of a pair, between the two, and after the second.
 
-        Raises:
-            ValueError: If the vocabulary has no mark of it.
+    Those of a `tokenizer.json`'s template; of RoBERTa and XLM-R `<s>`, `</s></s>` and `</s>`; of
+    others as `marks_of`, and END between.
 
-        Example:
-        >>> from keras_transformers.text import SentencePieceTokenizer
-        >>> lines = ["the cat sat on the mat"] * 20
-        >>> tokenizer = SentencePieceTokenizer.train(lines, 17, languages=("de", "es"))
-        >>> ids = tokenizer.towards("es").tokenize("the cat", end=True)
-        >>> tokenizer.pieces(ids)[0], tokenizer.detokenize(ids).numpy()
-        ('<2es>', b'the cat')
-        """
-        return type(self)(self.proto, target)
+    Example:
+    >>> from keras_transformers.text import WordPieceTokenizer
+    >>> from keras_transformers.text.tokenizers import marks_of_pair
+    >>> marks_of_pair(WordPieceTokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "cat"]))
+    ((2,), (3,), (3,))
+    """
+    found: tuple[Marks, Marks, Marks] | None = getattr(tokenizer, "pair_marks", None)
+    if found is not None:
+        return found
+    before, after = marks_of(tokenizer)
+    return before, after, after
+
+
+@dataclasses.dataclass(frozen=True)
+class Languages:
+    """The languages of a translator of many, and the two that are translated between.
+
+    Each has a token, which stands in front of a text or behind its END.
+
+    Args:
+        tokens: Dict of code -> token of the vocabulary.
+        source: Code of the language of the texts.
+        target: Code of the language to translate to, or None where nobody has said it.
+        behind: Whether the token stands behind END, as in mBART's first version.
+
+    Raises:
+        ValueError: If a code is not one of `tokens`.
+
+    Example:
+    >>> from keras_transformers.text import Languages
+    >>> Languages({"en": "__en__", "fr": "__fr__"}, source="en", target="fr").source
+    'en'
+    """
+
+    tokens: Mapping[str, str]
+    source: str
+    target: str | None = None
+    behind: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("source", "target"):
+            code = getattr(self, name)
+            if code not in self.tokens and not (code is None and name == "target"):
+                raise ValueError(
+                    f"Languages: `{name}` must be one of {', '.join(self.tokens)}. "
+                    f"Received: {code!r}"
+                )
+
+
+class Multilingual:
+    """What tokenizers have in common that may have languages.
+
+    A class must have the attributes `languages`, `language_ids` and `end_id`, and override
+    `with_languages`.
+    """
+
+    languages: Languages | None
+    language_ids: Mapping[str, int]  # code -> id of its token
+    end_id: int
+
+    def with_languages(self, languages: Languages) -> Self:
+        """Hook: the same tokenizer with other languages."""
+        raise NotImplementedError
 
     def for_targets(self) -> Self:
-        """The tokenizer of what a model is trained to write: without a mark."""
-        return self if self.target is None else self.towards(None)
+        """The tokenizer of the other language: what a model is trained to write.
 
-    def check_exportable(self) -> None:
-        """ImportError where it cannot become part of a SavedModel."""
-        check_ops("SentencePieceTokenizer")
+        Raises:
+            ValueError: If there are many languages, and nobody has said which; see `between`.
+        """
+        if self.languages is None:
+            return self
+        if self.languages.target is None:
+            raise ValueError(
+                f"{type(self).__name__}.for_targets: `languages` must have a `target`. "
+                "Received: None"
+            )
+        return self.between(self.languages.target, None)
 
-    def get_config(self) -> dict[str, Any]:
-        return {"proto": base64.b64encode(self.proto).decode(), "target": self.target}
+    def between(self, source: str, target: str | None) -> Self:
+        """The tokenizer of a translator from one language to another, named by their codes.
+
+        Raises:
+            ValueError: If there is no such language, or there are none.
+        """
+        if self.languages is None:
+            raise ValueError(f"{type(self).__name__}.between: this tokenizer has no languages.")
+        changed = dataclasses.replace(self.languages, source=source, target=target)
+        return self.with_languages(changed)
+
+    @property
+    def language_id(self) -> int | None:
+        """Id of the token of the language to translate to; None where there is none."""
+        if self.languages is None or self.languages.target is None:
+            return None
+        return self.language_ids[self.languages.target]
+
+    def _language_start(self) -> int:
+        """What decoding starts with: END, or the target's token where that stands behind END."""
+        assert self.languages is not None
+        if not self.languages.behind:
+            return self.end_id
+        return self.language_ids[self.languages.target or self.languages.source]
+
+    def _language_marks(self) -> tuple[Marks, Marks]:
+        """Ids before and behind a text in the source's language."""
+        assert self.languages is not None
+        language = self.language_ids[self.languages.source]
+        if self.languages.behind:
+            return (), (self.end_id, language)
+        return (language,), (self.end_id,)
+
+
+CONTEXT_TAG = re.compile("<context([1-9][0-9]*)>")
+
+
+def mark_of_context(sentences: int) -> str:
+    """The tag of a vocabulary for up to so many previous sentences.
+
+    Example:
+    >>> from keras_transformers.text.tokenizers import mark_of_context
+    >>> mark_of_context(2)
+    '<context2>'
+    """
+    return f"<context{sentences}>"
+
+
+@dataclasses.dataclass(frozen=True)
+class Context:
+    """What a translator reads before a sentence: previous ones, a mark behind each.
+
+    Tiedemann and Scherrer 2017, https://arxiv.org/abs/1708.05943, "2-to-1".
+
+    Args:
+        sentences: How many previous sentences it reads, at most; of more the nearest.
+        mark: Id of the mark.
+
+    Example:
+    >>> import tensorflow as tf
+    >>> from keras_transformers.text.tokenizers import Context
+    >>> ids = tf.ragged.constant([[5, 6, 4, 7, 4, 8, 9], [5, 4]])
+    >>> kept, lengths = Context(2, mark=4).within(ids, room=5)
+    >>> kept.to_list(), lengths.numpy().tolist()
+    ([[7, 4, 8, 9], [5, 4]], [2, 0])
+    """
+
+    sentences: int
+    mark: int
 
     @classmethod
-    def from_config(cls, config: dict[str, Any]) -> Self:
-        return cls(base64.b64decode(config["proto"]), config.get("target"))
+    def of_tags(cls, tags: Mapping[str, int]) -> Self | None:
+        """The context that a vocabulary has a tag for; None without one."""
+        found = ((CONTEXT_TAG.fullmatch(tag), number) for tag, number in tags.items())
+        return next((cls(int(tag[1]), number) for tag, number in found if tag), None)
+
+    def ids(self, cut: Callable[[tf.Tensor], tf.RaggedTensor], strings: tf.Tensor) -> tf.Tensor:
+        """Ragged ids `(n, None)` of strings `(n,)`, in which U+001E stands between sentences.
+
+        Args:
+            cut: Function that gives the ids of sentences.
+            strings: The strings.
+        """
+        parts = tf.strings.split(strings, SEPARATOR)[:, -self.sentences - 1 :]
+        ids = cut(parts.values)
+        ids = tf.concat([ids, tf.fill([ids.nrows(), 1], self.mark)], axis=1)
+        return parts.with_values(ids).merge_dims(1, 2)[:, :-1]
+
+    def within(self, ids: tf.RaggedTensor, room: int) -> tuple[tf.RaggedTensor, tf.Tensor]:
+        """Ids without the oldest sentences that have no room, and the lengths of the last alone.
+
+        The last itself stays as long as it is.
+
+        Args:
+            ids: As from `ids`, `(n, None)`.
+            room: Most ids of a row.
+        """
+        row, lengths = ids.value_rowids(), ids.row_lengths()
+        at = tf.range(tf.size(row, row.dtype)) - tf.gather(ids.row_starts(), row)
+        starts = tf.ragged.boolean_mask(ids.with_values(at + 1), ids == self.mark)
+        starts = tf.pad(starts.to_tensor(0), [[0, 0], [1, 0]])  # of the sentences of each row
+        last = tf.reduce_max(starts, axis=1)
+        fits = starts >= (lengths - room)[:, None]
+        first = tf.reduce_min(tf.where(fits, starts, last[:, None]), axis=1)
+        kept = tf.ragged.boolean_mask(ids, ids.with_values(at >= tf.gather(first, row)))
+        return kept, lengths - last
+
+
+def with_room(sources: Sequence[str], tokenizer: Tokenizer, longest: int) -> list[str]:
+    """Sources of at most so many ids, for which the oldest of previous sentences are left out.
+
+    One that is too long alone stays.
+
+    Args:
+        sources: With U+001E between sentences.
+        tokenizer: Of them.
+        longest: Most ids, marks and END counted.
+    """
+    found = list(sources)
+    rows = [row for row, text in enumerate(found) if SEPARATOR in text]
+    while rows and getattr(tokenizer, "context", None) is not None:
+        sizes = tokenizer.tokenize([found[row] for row in rows], end=True).row_lengths().numpy()
+        rows = [row for row, size in zip(rows, sizes, strict=True) if size > longest]
+        for row in rows:
+            found[row] = found[row].partition(SEPARATOR)[2]
+        rows = [row for row in rows if SEPARATOR in found[row]]
+    return found

@@ -1,8 +1,14 @@
-"""WordPiece: BERT's ids from raw text, by tensorflow-text in the graph, or by `tokenizers`."""
+"""WordPiece: BERT's splitting into words, the tokenizer, and the training of a vocabulary.
+
+tensorflow-text runs it in the graph; without it, the package `tokenizers` does.
+"""
 
 import collections
+import dataclasses
+import io
+import itertools
 import pathlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Self
 
 import keras
@@ -10,26 +16,110 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformers.annotations import Array, Strings, StrPath
-from keras_transformers.text.added_tokens import (
+from keras_transformers.extras import needed_by
+from keras_transformers.text.cutting import (
     AddedToken,
     AddedTokens,
     numbered,
     read_added,
+    valid,
     write_added,
 )
-from keras_transformers.text.cutting import valid
-from keras_transformers.text.given import GivenIds, given_ids, given_row
-from keras_transformers.text.host import FromDefinition, check_ops, has_ops
-from keras_transformers.text.word_splitting import (
-    MARKS,
-    SPECIAL,
-    bert_definition,
-    bert_words,
-    normalized,
-    split_words,
-    without_marks,
+from keras_transformers.text.host import FromDefinition, check_ops, decomposed, has_ops
+from keras_transformers.text.tokenizers import GivenIds, given_ids, given_row, given_texts
+
+SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+# What a special token is among the words: a control character, which cleaned text cannot hold.
+MARKS = {token: chr(1 + number) for number, token in enumerate(SPECIAL)}
+SPACES = r"[\t\n\r\p{Z}]"
+NOTHING = r"[\x00\x06-\x1F\x7F-\x9F\p{Cf}\p{Co}\x{FFFD}]"  # the marks, 01 to 05, stay
+# 2B820 to 2B91F are missing, as in Hugging Face's, where a 2B820 was typed as 2B920.
+IDEOGRAPHS = (
+    r"\x{3400}-\x{4DBF}\x{4E00}-\x{9FFF}\x{F900}-\x{FAFF}\x{20000}-\x{2A6DF}"
+    r"\x{2A700}-\x{2B81F}\x{2B920}-\x{2CEAF}\x{2F800}-\x{2FA1F}"
 )
-from keras_transformers.text.wordpiece_training import learn_vocabulary
+ALONE = r"([!-/:-@\[-`{-~\p{P}" + IDEOGRAPHS + "])"  # each a word of its own
+
+
+def bert_words(strings: tf.Tensor, lower_case: bool) -> tf.RaggedTensor:
+    """Splits strings into words at spaces, punctuation and ideographs.
+
+    The rules of Devlin et al. 2018 (https://arxiv.org/abs/1810.04805), in the order in which
+    Hugging Face's `BertTokenizer` applies them: control characters are left out, accents stripped
+    before letters become lower case, and special tokens found before anything else.
+
+    Args:
+        strings: String tensor `(batch,)`, UTF-8; bytes that are none are left out.
+        lower_case: Whether text becomes lower case and loses its accents.
+
+    Returns:
+        String RaggedTensor `(batch, None)`; a special token is its character of `MARKS`.
+    """
+    text = without_marks(strings)
+    for token, mark in MARKS.items():
+        text = tf.strings.regex_replace(text, rf"\[{token[1:-1]}\]", f" {mark} ")
+    return split_words(normalized(text, lower_case))
+
+
+def without_marks(strings: Strings) -> tf.Tensor:
+    """The strings in valid UTF-8, without the characters that `MARKS` uses."""
+    text = tf.strings.unicode_transcode(strings, "UTF-8", "UTF-8", errors="ignore")
+    return tf.strings.regex_replace(text, r"[\x01-\x05]", "\x06")
+
+
+def normalized(text: tf.Tensor, lower_case: bool, ideographs: bool = False) -> tf.Tensor:
+    """Text without control characters and accents, in lower case where that is wanted.
+
+    `ideographs` says whether spaces are put around them, as Hugging Face's normaliser does, before
+    letters are decomposed; for whoever looks for a token in normalised text.
+    """
+    replace = tf.strings.regex_replace
+    text = replace(replace(text, SPACES, " "), NOTHING, "")
+    if ideographs:
+        text = replace(text, f"([{IDEOGRAPHS}])", r" \1 ")
+    if lower_case:
+        text = replace(decomposed(text), r"\p{Mn}", "")
+        # Letter by letter: `lower` would make a last sigma of one at a word's end.
+        text = tf.strings.lower(replace(text, "Σ", "σ"), "utf-8")
+    return text
+
+
+def split_words(text: tf.Tensor) -> tf.RaggedTensor:
+    """Splits normalised text at spaces, and cuts out punctuation and ideographs."""
+    return tf.strings.split(tf.strings.regex_replace(text, ALONE, r" \1 "))
+
+
+def bert_definition(
+    vocab: Sequence[str], lower_case: bool, longest: int, added: Iterable[tuple[int, AddedToken]]
+) -> dict[str, Any]:
+    """What `tokenizer.json` would hold of a tokenizer of BERT's kind.
+
+    Args:
+        vocab: The pieces in the order of their ids.
+        lower_case: Whether text becomes lower case and loses its accents.
+        longest: Characters of the longest word that is cut.
+        added: Pairs of id and added token.
+    """
+    tokens = {each: (vocab.index(each), AddedToken(each, special=True)) for each in SPECIAL}
+    tokens |= {token.content: (number, token) for number, token in added}
+    model: dict[str, Any] = {
+        "type": "WordPiece",
+        "unk_token": "[UNK]",
+        "continuing_subword_prefix": "##",
+    }
+    model |= {"max_input_chars_per_word": longest}
+    model |= {"vocab": {piece: number for number, piece in enumerate(vocab)}}
+    normalizer = {"type": "BertNormalizer", "clean_text": True, "handle_chinese_chars": True}
+    normalizer |= {"strip_accents": None, "lowercase": lower_case}
+    return {
+        "added_tokens": [
+            {"id": number, **dataclasses.asdict(token)}
+            for number, token in sorted(tokens.values(), key=lambda pair: pair[0])
+        ],
+        "normalizer": normalizer,
+        "pre_tokenizer": {"type": "BertPreTokenizer"},
+        "model": model,
+    }
 
 
 @keras.saving.register_keras_serializable("keras_transformers")
@@ -302,3 +392,77 @@ def _check(vocab: Sequence[str]) -> None:
             "WordPieceTokenizer: `vocab` must have no piece twice and no empty one. "
             f"Received: {wrong[:5]}"
         )
+
+
+ALPHABET = 1000  # characters that are kept, those at a word's start and inside counted apart
+CHUNK = 8192  # strings that are split at a time
+RESERVED = {"\u2581", "\u2585"}  # a space and an unknown character, to SentencePiece
+
+
+def learn_vocabulary(strings: Iterable[Any], vocab_size: int, lower_case: bool) -> list[str]:
+    """Pieces in the order of their ids; see `WordPieceTokenizer.train`."""
+    strings = given_texts("WordPieceTokenizer.train", strings)
+    lines = list(_split(strings, lower_case))
+    forms: collections.Counter[str] = collections.Counter()
+    for word, count in collections.Counter(itertools.chain(*lines)).items():
+        for form in _forms(word):
+            forms[form] += count
+    alphabet = sorted(forms, key=lambda form: (-forms[form], form))[:ALPHABET]
+    if not alphabet:
+        raise ValueError("WordPieceTokenizer.train: `strings` has no text in it.")
+    least = len(SPECIAL) + len(alphabet)
+    if vocab_size < least:
+        raise ValueError(
+            f"WordPieceTokenizer.train: vocab_size={vocab_size} is less than the number of "
+            f"special tokens and characters; use at least {least}."
+        )
+    known = set(alphabet)
+    lines = ([word for word in line if known.issuperset(_forms(word))] for line in lines)
+    merged = _merged(lines, vocab_size + least)
+    return list(dict.fromkeys([*SPECIAL, *alphabet, *merged]))[:vocab_size]
+
+
+def _split(strings: Iterable[str], lower_case: bool) -> Iterator[list[str]]:
+    """Lists of the words of each string."""
+    strings, marks = iter(strings), set(MARKS.values())
+    while chunk := list(itertools.islice(strings, CHUNK)):
+        for line in bert_words(tf.constant(chunk, tf.string), lower_case).to_list():
+            yield [word for word in map(bytes.decode, line) if word not in marks]
+
+
+def _forms(word: str) -> list[str]:
+    """Characters of a word as pieces: the first, then the others with `##`."""
+    return [word[0], *(f"##{character}" for character in word[1:])]
+
+
+def _merged(lines: Iterable[list[str]], count: int) -> list[str]:
+    """Pieces of several characters that SentencePiece merges within the words of the lines."""
+    with needed_by("WordPieceTokenizer.train"):
+        import sentencepiece
+
+    texts = (" ".join(word for word in line if RESERVED.isdisjoint(word)) for line in lines)
+    texts = [text for text in texts if text]
+    if not texts:
+        return []
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(texts),
+        model_writer=model,
+        vocab_size=count,
+        hard_vocab_limit=False,
+        model_type="bpe",
+        character_coverage=1.0,
+        normalization_rule_name="identity",
+        split_by_unicode_script=False,
+        split_by_number=False,
+        unk_id=0,
+        bos_id=-1,
+        eos_id=-1,
+        max_sentence_length=1 << 30,
+        num_threads=1,  # more threads make the pieces depend on timing
+        minloglevel=2,
+    )
+    model = sentencepiece.SentencePieceProcessor(model_proto=model.getvalue())
+    pieces = [model.id_to_piece(number) for number in range(1, len(model))]
+    starts = [piece[1:] if piece[0] == "▁" else f"##{piece}" for piece in pieces]
+    return [piece for piece in starts if len(piece.removeprefix("##")) > 1]

@@ -17,7 +17,7 @@ from keras_transformers.text import (
     read_pairs,
     train_of_fitting_size,
 )
-from keras_transformers.text.context import mark_of_context
+from keras_transformers.text.tokenizers import mark_of_context
 from keras_transformers.training import text_normalization
 
 from .directions import DIRECTION, JoinedCorpus, named, of_files, several, targets_of

@@ -223,8 +223,8 @@ class Tables:
 
     def read(self, path):
         from keras_transformers import tables
-        from keras_transformers.text import Glossary
-        from keras_transformers.text.conll import read_conll
+        from keras_transformers.localization import Glossary
+        from keras_transformers.text.texts import read_conll
         from keras_transformers.vision.coco import read_coco
         from recipes.data.own_images import from_npz
 
@@ -257,14 +257,14 @@ class Documents:
     """Documents whose text is translated, and written again."""
 
     def __init__(self, folder):
-        from tests.text.files import samples
+        from tests.localization import samples
 
         for name, content in samples.SAMPLES.items():
             (folder / name).write_bytes(content)
 
     def read(self, path):
-        from keras_transformers.text.files import FileTranslator, read_file
-        from tests.text.files import samples
+        from keras_transformers.localization import FileTranslator, read_file
+        from tests.localization import samples
 
         file = read_file(path)
         translator = FileTranslator(samples.shout, samples.split)

@@ -15,7 +15,7 @@ from keras_transformers.fitting.base import learned, parts_of
 from keras_transformers.fitting.targets import Scale, problem_of, row_weights, targets_of
 from keras_transformers.splits import part_of
 from keras_transformers.text import encode_pairs
-from keras_transformers.text.boundaries import boundaries_for, within
+from keras_transformers.text.batching import boundaries_for, within
 from keras_transformers.training import fine_tuning_numbers
 from tests.loading.saved import save_shouter
 from tests.loading.test_published import ANSWERING, PICTURE, WITHOUT_CLASSES, publish

@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformers import text
-from keras_transformers.text.word_splitting import SPECIAL
+from keras_transformers.text.wordpiece import SPECIAL
 
 FOLDER = pathlib.Path(os.environ["PEERS_BYTES"])  # of RoBERTa's vocabulary and merges
 

@@ -8,7 +8,7 @@ import pytest
 
 from recipes import translate_files
 from tests.loading.saved import save_shouter
-from tests.text.files.samples import MARKDOWN, PO, SAMPLES
+from tests.localization.samples import MARKDOWN, PO, SAMPLES
 
 pytestmark = pytest.mark.skipif(not find_spec("sentencex"), reason="needs sentencex")
 

@@ -1,0 +1,375 @@
+"""Markdown: paragraphs, headings, cells of tables, and HTML between them.
+
+markdown-it-py does not say where inline markup stands; `Inline` finds it.
+"""
+
+import bisect
+import functools
+import re
+from collections.abc import Callable
+from typing import Any
+
+from keras_transformers.localization.html import HtmlFile
+from keras_transformers.localization.marks import Mark, Segment
+from keras_transformers.localization.text_file import TextFile
+
+_FRONT_MATTER = re.compile(r"\ufeff?(---|\+\+\+)[ \t]*\r?\n(.*?\n)?\1[ \t]*(?:\r?\n|\Z)", re.DOTALL)
+# A first line of YAML or TOML; text between two horizontal rules has none.
+_SETTING = re.compile(r"\s*(?:#.*\n\s*)*(?:[\w\"'.-]+\s*[:=](?:\s|\Z)|\[{1,2}[\w.-]+\]|- )")
+# Lines that stand for blocks in dialects of Markdown: admonitions, directives, modules of MDX.
+_DIALECT = re.compile(
+    r"(?:!!!|\?\?\?\+?)\s+\w+|:{3,}|import\s+(?:[^\n]+\s+from\s+)?[\"'][^\"'\n]+[\"'];?\s*(?:\n|\Z)"
+    r"|export\s+(?:const|let|var|default|function)\b|\$\$"
+)
+_ACTIVE = frozenset("\\`*_[]<&~|")  # what may be markup wherever it stands
+_PIPE = re.compile(r"(?<!\\)\|")
+_MARKUP = re.compile(r"[\\`*_\[\]<&\n]")
+
+
+class MarkdownFile(TextFile):
+    r"""Markdown as CommonMark says it, with tables. Code, links and front matter stay.
+
+    HTML between paragraphs is read as HTML where no other markup is around it.
+
+    Raises:
+        ImportError: If markdown-it-py is not installed.
+
+    Example:
+    >>> from keras_transformers.localization import MarkdownFile  # doctest: +SKIP
+    >>> file = MarkdownFile(b"# Title\n\nOpen the **door**.\n")  # doctest: +SKIP
+    >>> [segment.plain for segment in file.segments]  # doctest: +SKIP
+    ['Title', 'Open the door.']
+    """
+
+    suffixes = (".md", ".markdown")
+
+    def scan(self) -> None:
+        """Each inline token is a segment, and each description of an image."""
+        self._html: dict[int, HtmlFile] = {}
+        head = _FRONT_MATTER.match(self.text)
+        if head and not _SETTING.match(head[2] or ""):
+            head = None
+        self._begin = head.end() if head else int(self.text[:1] == "\ufeff")
+        if head:
+            self.left_out["front matter"] += 1
+        body = self.text[self._begin :]
+        ends = [match.end() for match in re.finditer(r"\r\n|\n|\r", body)]
+        # Where each line begins, and the end.
+        self._lines = [self._begin + at for at in (0, *ends, len(body))]
+        self._tokens = parser().parse(body)
+        self._structure = _structure(self._tokens)
+        heading, cell = "", -1
+        for token in self._tokens:
+            if token.type in ("tr_open", "th_open", "td_open"):
+                cell = -1 if token.type == "tr_open" else cell + 1
+            elif token.type in ("tr_close", "heading_close"):
+                heading, cell = "", -1
+            elif token.type == "heading_open":
+                heading = token.markup if token.markup.startswith("#") else ""
+            elif token.type == "html_block":
+                self._html_block(token)
+            elif token.type in ("fence", "code_block"):
+                self.left_out["in code blocks"] += 1
+            elif token.type == "inline" and _DIALECT.match(token.content):
+                self.left_out["directives, modules and formulas"] += 1
+            elif token.type == "inline" and token.content.strip():
+                self._inline(token, heading, cell)
+
+    def same_structure(self, text: str) -> bool:
+        """Whether a text has the same blocks, links and code, in the same order."""
+        if text[: self._begin] != self.text[: self._begin]:
+            return False
+        return _structure(parser().parse(text[self._begin :])) == self._structure
+
+    def escaped(self, text: str, segment: Segment) -> str:
+        """With a backslash before what would be markup and was none in the segment."""
+        if segment.start in self._html:
+            return self._html[segment.start].escaped(text, segment)
+        return "".join(
+            segment.escapes.get(each, f"\\{each}" if each in _ACTIVE else each) for each in text
+        )
+
+    def _inline(self, token: Any, heading: str, cell: int) -> None:
+        try:
+            where, start, end = self._located(token, heading, cell)
+            found = Inline(token, where, self.text)
+        except ValueError:
+            self.left_out["that could not be located"] += 1
+            return
+        self.add(found.parts, start, end, found.escapes)
+        for first, last in found.images:
+            raw = self.text[first:last]
+            if _MARKUP.search(raw):
+                self.left_out["image descriptions with markup"] += 1
+            else:
+                self.add([raw], first, last, {each: each for each in raw}, inside=True)
+
+    def _located(
+        self, token: Any, heading: str, cell: int
+    ) -> tuple[Callable[[int], int], int, int]:
+        """A function from positions in the content to the file's; where it starts and ends."""
+        first = token.map[0]
+        starts, offsets = [], [0]
+        for i, line in enumerate(token.content.split("\n")):
+            at, whole = self._line(first + i)
+            if cell >= 0:
+                column = _of_cell(whole, cell)
+            elif heading:
+                hashes = re.search(rf"(?<![^\s>]){heading}[ \t]+", whole)
+                column = hashes.end() if hashes else 0
+            else:
+                column = len(whole.rstrip()) - len(line.rstrip())
+            if column < 0 or whole[column : column + len(line)] != line:
+                raise ValueError(f"line {first + i} does not hold {line!r}")
+            starts.append(at + column)
+            offsets.append(offsets[-1] + len(line) + 1)
+
+        def where(position: int) -> int:
+            line = bisect.bisect_right(offsets, position) - 1
+            return int(starts[line] + position - offsets[line])
+
+        return where, starts[0], where(len(token.content) - 1) + 1
+
+    def _line(self, number: int) -> tuple[int, str]:
+        start, end = self._lines[number], self._lines[number + 1]
+        return start, self.text[start:end].rstrip("\r\n")
+
+    def _html_block(self, token: Any) -> None:
+        start, end = (self._lines[i] for i in token.map)
+        end = min(end, len(self.text))
+        raw = self.text[start:end]
+        try:
+            if re.sub(r"\r\n?", "\n", raw).strip() != token.content.strip():
+                raise ValueError("it is in a quotation or a list")
+            block = HtmlFile(raw.encode(), self.name)
+        except ValueError:
+            self.left_out["HTML blocks"] += 1
+            return
+        self.left_out += block.left_out
+        for each in block.moved(start):
+            self._html[each.start] = block
+            self.segments.append(each)
+
+
+def _of_cell(line: str, cell: int) -> int:
+    """Where the content of a cell of a line begins."""
+    bounds = [match.start() for match in _PIPE.finditer(line)]
+    if not bounds or line[: bounds[0]].strip(" \t>"):
+        bounds = [-1, *bounds]  # the first cell has no pipe before it
+    if cell >= len(bounds):
+        raise ValueError(f"cell {cell} of {line!r}")
+    begin = bounds[cell] + 1
+    return begin + len(line[begin:]) - len(line[begin:].lstrip())
+
+
+def _structure(tokens: list[Any]) -> list[Any]:
+    """What must stay: blocks in their order, and of each its markup, links and code."""
+    found: list[Any] = []
+    for token in tokens:
+        kept = token.content if token.type in ("fence", "code_block") else ""
+        found.append((token.type, token.level, token.tag, token.markup, kept))
+        inside = [
+            (
+                each.type,
+                each.markup,
+                str(each.attrs.get("href", "")),
+                str(each.attrs.get("src", "")),
+            )
+            + ((each.content,) if each.type in ("code_inline", "html_inline", "formula") else ())
+            for each in token.children or []
+            if each.type not in ("text", "text_special", "softbreak")
+        ]
+        found.append(sorted(inside))
+    return found
+
+
+_SPAN = "span"
+# A footnote, a box to tick, the kind of an alert.
+_KEPT = re.compile(r"\[\^[^\]\[\s]+\]:?|\A\[[ xX]\](?=\s)|\A\[![A-Z]+\]")
+_FORMULA = re.compile(r"\$\$[^$\n]+\$\$|\$(?=[^\s$])[^$\n]*[^\s$]\$(?!\d)")
+_TAG = re.compile(r"<(/?)([A-Za-z][\w-]*)[^>]*?(/?)>\Z", re.DOTALL)
+_VOID = frozenset(["br", "img", "hr", "input", "wbr"])
+_PAIRS = {"strong": "b", "em": "i", "s": "s", "link": "a"}
+
+
+@functools.cache
+def parser() -> Any:
+    """A parser whose tokens of a line say where they stand in it.
+
+    Raises:
+        ImportError: If markdown-it-py is not installed.
+    """
+    try:
+        from markdown_it import MarkdownIt, rules_inline
+    except ImportError:
+        raise ImportError(
+            "MarkdownFile: Markdown is read by markdown-it-py: "
+            "pip install 'keras_transformers[documents]'"
+        ) from None
+    found = MarkdownIt("commonmark").enable(["table", "strikethrough"]).disable("text_join")
+    for name, rule in {
+        "link": rules_inline.link,
+        "image": rules_inline.image,
+        "autolink": rules_inline.autolink,
+        "html_inline": rules_inline.html_inline,
+        "backticks": rules_inline.backtick,
+        "entity": rules_inline.entity,
+        "escape": rules_inline.escape,
+        "newline": rules_inline.newline,
+    }.items():
+        found.inline.ruler.at(name, functools.partial(_located, name, rule))
+    found.inline.ruler.before("escape", "formula", _formula)
+    return found
+
+
+def _formula(state: Any, silent: bool) -> bool:
+    """A rule for formulas between dollars: two prices in a sentence are none."""
+    match = _FORMULA.match(state.src, state.pos)
+    if not match:
+        return False
+    if not silent:
+        token = state.push("formula", "", 0)
+        token.content = match[0]
+        token.meta[_SPAN] = match.span()
+    state.pos = match.end()
+    return True
+
+
+def _located(name: str, rule: Any, state: Any, silent: bool) -> bool:
+    """A rule that leaves the positions in the tokens that it has made."""
+    start, number = state.pos, len(state.tokens)
+    label = 0
+    if not silent and name in ("link", "image"):
+        offset = name == "image"
+        if state.src[start : start + 1 + offset] == ("![" if offset else "["):
+            label = state.md.helpers.parseLinkLabel(state, start + offset, not offset)
+    if not rule(state, silent):
+        return False
+    made = [each for each in state.tokens[number:] if _SPAN not in each.meta]
+    if silent or not made:
+        return True
+    if name == "link":
+        opened = next(each for each in made if each.type == "link_open")
+        opened.meta[_SPAN] = (start, start + 1)
+        made[-1].meta[_SPAN] = (label, state.pos)
+    elif name == "autolink":
+        opened = next(each for each in made if each.type == "link_open")
+        opened.meta[_SPAN] = (start, state.pos)
+    elif made[-1].type != "text":
+        made[-1].meta[_SPAN] = (start, state.pos)
+        made[-1].meta["label"] = (start + 2, label)
+    return True
+
+
+class Inline:
+    """The parts of a line of Markdown, or of several, and how its characters are written.
+
+    Args:
+        token: The token of type `inline`.
+        where: Function that gives the position in the file of one in the token's content.
+        text: The file's text.
+
+    Attributes:
+        parts: List of texts and `Mark`s.
+        escapes: Dict of character -> how it is written here.
+        images: Spans in the file of descriptions of images.
+
+    Raises:
+        ValueError: If a token cannot be located.
+    """
+
+    def __init__(self, token: Any, where: Any, text: str) -> None:
+        self.parts: list[str | Mark] = []
+        self.escapes: dict[str, str] = {}
+        self.images: list[tuple[int, int]] = []
+        self._source, self._where, self._text = token.content, where, text
+        self._at, self._pairs = 0, 0
+        self._open: list[tuple[str, int]] = []
+        children = list(token.children or [])
+        while children:
+            self._take(children.pop(0), children)
+        if self._source[self._at :].strip():
+            raise ValueError("what follows the last token")
+
+    def _span(self, start: int, end: int) -> tuple[int, int]:
+        """The span in the file of one in the content."""
+        if end <= start:
+            return 0, 0
+        if self._source[end - 1] == "\n" and end < len(self._source):
+            return self._where(start), self._where(end)  # with what the next line begins with
+        return self._where(start), self._where(end - 1) + 1
+
+    def _mark(self, start: int, end: int, kind: Any = "alone", **other: Any) -> None:
+        span = self._span(start, end)
+        self.parts.append(Mark(self._text[span[0] : span[1]], kind, span=span, **other))
+        self._at = end
+
+    def _take(self, token: Any, following: list[Any]) -> None:
+        start, end = token.meta.get(_SPAN, (self._at, self._at))
+        kind = token.type
+        if kind == "text":
+            self._words(token.content)
+        elif kind == "text_special":
+            self._check(token.markup)
+            self.escapes[token.content] = token.markup
+            self.parts.append(token.content)
+            self._at += len(token.markup)
+        elif kind in ("softbreak", "hardbreak"):
+            self._mark(self._at, end, "break" if kind == "softbreak" else "end")
+        elif kind == "formula":
+            self._mark(start, end, shown=token.content)
+        elif kind == "code_inline":
+            self._mark(start, end, shown=token.content.strip() or None)
+        elif kind == "image":
+            first, last = token.meta["label"]
+            if last > first:
+                self.images.append(self._span(first, last))
+            self._mark(start, end)
+        elif kind == "html_inline":
+            self._tag(start, end)
+        elif token.markup == "autolink":
+            del following[:2]
+            self._mark(start, end, shown=self._source[start + 1 : end - 1])
+        else:
+            name, _, side = kind.partition("_")
+            if _SPAN not in token.meta:
+                self._check(token.markup)
+                end = start + len(token.markup)
+            self._pair(_PAIRS[name], side, start, end)
+
+    def _words(self, text: str) -> None:
+        self._check(text)
+        at = 0
+        for match in _KEPT.finditer(text):
+            self.parts.append(text[at : match.start()])
+            start = self._at
+            self._mark(start + match.start() - at, start + match.end() - at, shown=match[0])
+            at = match.end()
+        self.parts.append(text[at:])
+        self._at += len(text) - at
+        for each in text:
+            self.escapes.setdefault(each, each)
+
+    def _check(self, raw: str) -> None:
+        if not self._source.startswith(raw, self._at):
+            raise ValueError(f"{raw!r} is not at {self._at}")
+
+    def _tag(self, start: int, end: int) -> None:
+        tag = _TAG.match(self._source[start:end])
+        if not tag or tag[3] or tag[2].lower() in _VOID:
+            is_break = tag and tag[2].lower() == "br"
+            self._mark(start, end, "end" if is_break else "alone" if tag else "soft")
+        else:
+            self._pair(tag[2].lower(), "close" if tag[1] else "open", start, end)
+
+    def _pair(self, name: str, side: str, start: int, end: int) -> None:
+        if side == "open":
+            self._pairs += 1
+            pair = self._pairs
+            self._open.append((name, pair))
+        else:
+            pair = next((pair for opened, pair in self._open[::-1] if opened == name), 0)
+            if not pair:
+                self._pairs += 1
+            self._open = [each for each in self._open if each[1] != pair]
+        self._mark(start, end, side, name=name, pair=pair or self._pairs)

@@ -1,0 +1,495 @@
+"""Filters of sentence pairs: lengths, letters, copies, pairs seen before, and missing markup."""
+
+import array
+import collections
+import dataclasses
+import functools
+import hashlib
+import math
+import re
+import unicodedata
+from collections.abc import Callable, Iterable
+from typing import Literal, Self, TypeAlias
+
+from keras_transformers.placeables import placeables, without_placeables
+
+Pair: TypeAlias = tuple[str, str]  # source and target
+_LETTERS = re.compile(r"[^\W\d_]+")
+STEP = 0.005  # of the logarithm of a ratio of lengths, which is counted in such steps
+
+
+class PairFilter:
+    """A reason to drop sentence pairs; the base class of those here and of a user's own.
+
+    A subclass has a `name`, the reason as reports tell it, and overrides `keeps`. One that
+    remembers what it has seen overrides `started`, one that has to see the corpus first `fitted`.
+
+    Example:
+    >>> from keras_transformers.localization import PairCleaner, PairFilter
+    >>> class Shouting(PairFilter):
+    ...     name = "capitals"
+    ...
+    ...     def keeps(self, source, target):
+    ...         return source.isupper() == target.isupper()
+    >>> cleaner = PairCleaner([Shouting()])
+    >>> [pair.reason for pair in cleaner.clean([("a cat", "eine Katze"), ("A CAT", "eine Katze")])]
+    [None, 'capitals']
+    """
+
+    name: str
+
+    def keeps(self, source: str, target: str) -> bool:
+        """Whether a pair may stay."""
+        raise NotImplementedError
+
+    def started(self) -> "PairFilter":
+        """The filter as it is before it has seen a pair; itself, where it remembers none."""
+        return self
+
+    @property
+    def unfitted(self) -> bool:
+        """Whether it must see the corpus before it can judge."""
+        return False
+
+    def fitted(self, pairs: Iterable[Pair]) -> "PairFilter":
+        """The filter with what follows from a corpus: the pairs that all other filters keep."""
+        return self
+
+
+@dataclasses.dataclass(frozen=True)
+class Empty(PairFilter):
+    """Drops pairs of which a side has nothing but white space.
+
+    Example:
+    >>> from keras_transformers.localization import Empty
+    >>> Empty().keeps("a cat", " ")
+    False
+    """
+
+    name = "empty side"
+
+    def keeps(self, source: str, target: str) -> bool:
+        return bool(source.strip() and target.strip())
+
+
+@dataclasses.dataclass(frozen=True)
+class TooShort(PairFilter):
+    """Drops pairs of which a side has too few words or characters.
+
+    Args:
+        words: Fewest, between white space. Bicleaner's hard rules ask for 3, which suits what was
+            crawled; a single word of a user interface is a good pair, so 1 by default.
+        characters: Fewest.
+
+    Example:
+    >>> from keras_transformers.localization import TooShort
+    >>> TooShort(words=2).keeps("a cat", "Katze")
+    False
+    """
+
+    words: int = 1
+    characters: int = 1
+    name = "too short"
+
+    def keeps(self, source: str, target: str) -> bool:
+        if min(len(source), len(target)) < self.characters:
+            return False
+        return self.words <= 1 or all(len(x.split()) >= self.words for x in (source, target))
+
+
+@dataclasses.dataclass(frozen=True)
+class TooLong(PairFilter):
+    """Drops pairs of which a side has too many words or characters.
+
+    Args:
+        words: Most, between white space. 100 is OpusFilter's default; Moses' `clean-corpus-n` is
+            called with 50 to 100.
+        characters: Most; 1,024 as in Bicleaner's hard rules. Without spaces between words, as in
+            Chinese, this limit alone does the work.
+
+    Example:
+    >>> from keras_transformers.localization import TooLong
+    >>> TooLong(words=2).keeps("a black cat", "Kater")
+    False
+    """
+
+    words: int = 100
+    characters: int = 1024
+    name = "too long"
+
+    def keeps(self, source: str, target: str) -> bool:
+        if max(len(source), len(target)) > self.characters:
+            return False
+        return all(len(x) <= self.words or len(x.split()) <= self.words for x in (source, target))
+
+
+@dataclasses.dataclass(frozen=True)
+class LengthRatio(PairFilter):
+    """Drops pairs of which one side has many times the characters that the other calls for.
+
+    What it calls for follows from the corpus: the median of target characters for one of the
+    source, so that Chinese beside German is as good as Spanish beside English. The median is that
+    of the pairs that stay, so that a second run over these finds the same one and drops nothing.
+
+    Args:
+        limit: Most times. 3 is OpusFilter's default (of words); Moses' is 9, Bicleaner's 2.
+        shortest: Characters of the longer side from which on a pair is judged: "OK" may be
+            "Einverstanden".
+        scale: Target characters for one of the source; None learns it by `fitted`.
+
+    Raises:
+        ValueError: If `limit` is below 1 or `scale` not positive; from `keeps`, if the filter has
+            no scale.
+
+    Example:
+    >>> from keras_transformers.localization import LengthRatio
+    >>> ratio = LengthRatio(scale=1.0)
+    >>> [ratio.keeps(text, "Es tut uns allen von Herzen leid.") for text in ("I am so sorry.", "I")]
+    [True, False]
+    """
+
+    limit: float = 3.0
+    shortest: int = 30
+    scale: float | None = None
+    name = "length ratio"
+
+    def __post_init__(self) -> None:
+        if self.limit < 1 or self.scale is not None and self.scale <= 0:
+            raise ValueError(
+                "LengthRatio: `limit` must be 1 or more and `scale` positive. "
+                f"Received: limit={self.limit}, scale={self.scale}"
+            )
+
+    def keeps(self, source: str, target: str) -> bool:
+        if self.scale is None:
+            raise ValueError("LengthRatio: give a `scale`, or learn it by `fitted`.")
+        if max(len(source), len(target)) < self.shortest:
+            return True
+        return abs(_steps(source, target) - round(math.log(self.scale) / STEP)) <= self._reach
+
+    @property
+    def unfitted(self) -> bool:
+        """Whether there is no scale yet."""
+        return self.scale is None
+
+    def fitted(self, pairs: Iterable[Pair]) -> Self:
+        """The filter with the scale of a corpus."""
+        counts = collections.Counter(
+            _steps(*pair) for pair in pairs if max(map(len, pair)) >= self.shortest
+        )
+        centre, before = _median(counts), None
+        # Each step lowers the sum of distances from the centre, cut off at the reach, or leaves it
+        # and lowers the centre: it ends.
+        while centre != before:
+            inside = {x: n for x, n in counts.items() if abs(x - centre) <= self._reach}
+            centre, before = _median(inside), centre
+        return dataclasses.replace(self, scale=math.exp(centre * STEP))
+
+    @property
+    def _reach(self) -> int:
+        return round(math.log(self.limit) / STEP)
+
+
+def _steps(source: str, target: str) -> int:
+    return round(math.log(max(len(target), 1) / max(len(source), 1)) / STEP)
+
+
+def _median(counts: dict[int, int]) -> int:
+    """The lower median of numbers that are counted; 0 of none."""
+    left = (sum(counts.values()) + 1) // 2
+    for value in sorted(counts):
+        left -= counts[value]
+        if left <= 0:
+            return value
+    return 0
+
+
+@dataclasses.dataclass(frozen=True)
+class Copies(PairFilter):
+    """Drops pairs whose sides are equal but for case and white space.
+
+    Sentences that were left untranslated harm a model more than other noise (Khayrallah and Koehn
+    2018, https://aclanthology.org/W18-2709). Names and what languages share are right copies: they
+    are short.
+
+    Args:
+        words: Fewest words of a copy that is dropped, without markup, placeholders and numbers.
+
+    Example:
+    >>> from keras_transformers.localization import Copies
+    >>> [Copies().keeps(text, text) for text in ("Version 2", "Open all of it now")]
+    [True, False]
+    """
+
+    words: int = 5
+    name = "copy"
+
+    def keeps(self, source: str, target: str) -> bool:
+        words = source.casefold().split()
+        if words != target.casefold().split():
+            return True
+        left = without_placeables(source).split()
+        return sum(any(map(str.isalpha, word)) for word in left) < self.words
+
+
+@dataclasses.dataclass(frozen=True)
+class FewLetters(PairFilter):
+    """Drops pairs of which a side is mostly no letters, or has none: rules, tables, bare numbers.
+
+    Args:
+        share: Least share of letters among the characters that are no white space, markup, address,
+            placeholder or number. A half, as in Bicleaner's hard rules; OpusFilter's default is
+            0.75. With numbers in the count, "16:00 hour" would go.
+
+    Example:
+    >>> from keras_transformers.localization import FewLetters
+    >>> FewLetters().keeps("{n} cats", "{n} Katzen"), FewLetters().keeps("--- 7 ---", "--- 7 ---")
+    (True, False)
+    """
+
+    share: float = 0.5
+    name = "few letters"
+
+    def keeps(self, source: str, target: str) -> bool:
+        return self._enough(source) and self._enough(target)
+
+    def _enough(self, text: str) -> bool:
+        left = "".join(without_placeables(text).split())
+        letters = sum(map(len, _LETTERS.findall(left)))
+        if letters < self.share * len(left) and not left.isascii():
+            # Signs of vowels, as in India, are no letters, but marks.
+            letters += sum(unicodedata.category(letter)[0] == "M" for letter in left)
+        return letters > 0 and letters >= self.share * len(left)
+
+
+@dataclasses.dataclass(frozen=True)
+class Own(PairFilter):
+    """A filter made of a function.
+
+    Args:
+        name: The reason, for reports.
+        function: From source and target to whether the pair may stay.
+
+    Example:
+    >>> from keras_transformers.localization import Own
+    >>> Own("no full stop", lambda source, target: source[-1] == target[-1]).keeps("a.", "b")
+    False
+    """
+
+    name: str
+    function: Callable[[str, str], bool]
+
+    def keeps(self, source: str, target: str) -> bool:
+        return self.function(source, target)
+
+
+PARTS = 256  # tables, of which one grows at a time, so that the memory for it is small
+FULLEST = 0.75  # share of a table that is used when it grows
+GROWTH = 1.5
+_DIGITS = re.compile(r"\d+(?:[.,'\u00a0\u202f]\d+)*")
+_NO_WORD = re.compile(r"[\W_]+")
+
+
+class Hashes:
+    """A set of 64-bit numbers in 11 to 16 bytes each, where Python's own takes some 100.
+
+    Example:
+    >>> from keras_transformers.localization.pair_filters import Hashes
+    >>> seen = Hashes()
+    >>> seen.add(7), seen.add(7), len(seen)
+    (True, False, 1)
+    """
+
+    def __init__(self) -> None:
+        self._tables = [array.array("Q", bytes(8 * 8)) for _ in range(PARTS)]
+        self._used = [0] * PARTS
+
+    def __len__(self) -> int:
+        return sum(self._used)
+
+    def add(self, number: int) -> bool:
+        """Whether it was not there; it is now."""
+        number = number or 1  # 0 is a free slot
+        part = number % PARTS
+        table = self._tables[part]
+        if not _put(table, number):
+            return False
+        self._used[part] += 1
+        if self._used[part] > FULLEST * len(table):
+            larger = array.array("Q", bytes(8 * int(GROWTH * len(table))))
+            for each in table:
+                if each:
+                    _put(larger, each)
+            self._tables[part] = larger
+        return True
+
+
+def _put(table: "array.array[int]", number: int) -> bool:
+    size = len(table)
+    slot = (number // PARTS) % size
+    while (there := table[slot]) != number:
+        if not there:
+            table[slot] = number
+            return True
+        slot = slot + 1 if slot + 1 < size else 0
+    return False
+
+
+@dataclasses.dataclass(frozen=True)
+class Duplicates(PairFilter):
+    """Drops pairs that came before.
+
+    Remembered is a hash of 64 bits: of ten million different pairs, two have the same one with a
+    chance of 3 in a million.
+
+    Args:
+        of: What is compared: the pair, or one side of it, whatever stands on the other.
+        near: Whether digits, case, punctuation and white space make no difference, as in CCNet
+            (Wenzek et al. 2020, https://arxiv.org/abs/1911.00359). What has no letters is then
+            compared as it is.
+
+    Example:
+    >>> from keras_transformers.localization import Duplicates
+    >>> seen = Duplicates(near=True).started()
+    >>> [seen.keeps(*pair) for pair in [("Page 1", "Seite 1"), ("page 2.", "Seite 2.")]]
+    [True, False]
+    """
+
+    of: Literal["pair", "source", "target"] = "pair"
+    near: bool = False
+
+    name: str = dataclasses.field(init=False, default="duplicate")
+
+    def __post_init__(self) -> None:
+        what = "" if self.of == "pair" else f" {self.of}"
+        object.__setattr__(self, "name", ("near duplicate" if self.near else "duplicate") + what)
+
+    def started(self) -> PairFilter:
+        """A filter that has seen nothing."""
+        return _Seen(self)
+
+
+class _Seen(PairFilter):
+    """A filter of duplicates at work."""
+
+    def __init__(self, of: Duplicates) -> None:
+        self.name, self._of, self._hashes = of.name, of, Hashes()
+
+    def keeps(self, source: str, target: str) -> bool:
+        sides = {"pair": (source, target), "source": (source,), "target": (target,)}[self._of.of]
+        if self._of.near:
+            sides = tuple(map(_plain, sides))
+        text = "\0".join(sides).encode("utf-8", "surrogatepass")
+        digest = hashlib.blake2b(text, digest_size=8).digest()
+        return self._hashes.add(int.from_bytes(digest, "little"))
+
+
+def _plain(text: str) -> str:
+    """What near duplicates have in common."""
+    if not any(map(str.isalpha, text)):
+        return text
+    text = unicodedata.normalize("NFC", text).casefold()
+    return _NO_WORD.sub(" ", _DIGITS.sub("0", text)).strip()
+
+
+BRACKETS = {"(": ")", "[": "]", "{": "}", "（": "）", "【": "】", "「": "」", "『": "』"}
+_BRACKET = re.compile(f"[{re.escape(''.join([*BRACKETS, *BRACKETS.values()]))}]")
+_ITEM = re.compile(r"(?:^|\s)(?:\w|\d+|[ivx]+)\)|[:;=8][-^]?[()]|<[-=]?\(|\)[-=]?>")  # a) and :-)
+
+
+@functools.lru_cache(maxsize=64)  # of one pair, by the filters of all kinds
+def _found(text: str) -> tuple[tuple[str, str], ...]:
+    return tuple(placeables(text))
+
+
+@dataclasses.dataclass(frozen=True)
+class Placeables(PairFilter):
+    """Drops pairs whose sides have other markup, placeholders, addresses or numbers.
+
+    Args:
+        kind: One of `placeables.KINDS`.
+        overlap: Least share that the sides have in common, `2 * common / (source + target)`. 1 asks
+            for the same ones on both sides, in any order.
+        alone: Fewest of a side where the other has none, from which on a pair is judged: a number
+            may stand there in words.
+
+    Example:
+    >>> from keras_transformers.localization import Placeables
+    >>> tags = Placeables("tag")
+    >>> tags.keeps("<b>cat</b>", "<b>Katze</b>"), tags.keeps("<b>cat</b>", "Katze")
+    (True, False)
+    """
+
+    kind: Literal["tag", "entity", "address", "placeholder", "number"]
+    overlap: float = 1.0
+    alone: int = 1
+    name: str = dataclasses.field(init=False, default="")
+
+    def __post_init__(self) -> None:
+        plural = {"entity": "entities", "address": "addresses"}.get(self.kind, f"{self.kind}s")
+        object.__setattr__(self, "name", f"other {plural}")
+
+    def keeps(self, source: str, target: str) -> bool:
+        found = _found(source), _found(target)
+        if not any(found):
+            return True
+        first, second = (
+            collections.Counter(what for kind, what in side if kind == self.kind) for side in found
+        )
+        number = first.total() + second.total()
+        if not number or number < self.alone and not (first and second):
+            return True
+        if 2 * (first & second).total() >= self.overlap * number:
+            return True
+        # 12/11/2020 is three numbers, 12.11.2020 one.
+        return self.kind == "number" and _digits(first) == _digits(second)
+
+
+def _digits(numbers: "collections.Counter[str]") -> list[str]:
+    return sorted("".join(numbers.elements()))
+
+
+@dataclasses.dataclass(frozen=True)
+class Brackets(PairFilter):
+    """Drops pairs with a bracket left open, or closed unopened, on one side alone: it was cut off.
+
+    Not where the other side has no brackets at all: what stands in brackets in one language stands
+    between dashes in another. Items of lists, as "a)", and faces, as ":-)", do not count.
+
+    Example:
+    >>> from keras_transformers.localization import Brackets
+    >>> Brackets().keeps("cats (black)", "Katzen (schwarze"), Brackets().keeps("a) cats", "Katzen")
+    (False, True)
+    """
+
+    name = "brackets"
+
+    def keeps(self, source: str, target: str) -> bool:
+        if not _BRACKET.search(source) or not _BRACKET.search(target):
+            return True
+        if _even(source) == _even(target):
+            return True
+        return _even(_ITEM.sub(" ", source)) == _even(_ITEM.sub(" ", target))
+
+
+def _even(text: str) -> bool:
+    return all(text.count(opening) == text.count(closing) for opening, closing in BRACKETS.items())
+
+
+@dataclasses.dataclass(frozen=True)
+class Quotes(PairFilter):
+    """Drops pairs with an odd number of straight double quotes on one side alone.
+
+    Not where the other has none, for it may have quotes of another form, or inches in words.
+
+    Example:
+    >>> from keras_transformers.localization import Quotes
+    >>> Quotes().keeps('the "cat"', 'die "Katze'), Quotes().keeps('the "cat"', "die „Katze“")
+    (False, True)
+    """
+
+    name = "quotes"
+
+    def keeps(self, source: str, target: str) -> bool:
+        first, second = source.count('"'), target.count('"')
+        return not (first and second) or first % 2 == second % 2
