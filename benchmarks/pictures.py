@@ -14,8 +14,14 @@ import numpy as np
 
 from benchmarks.report import FOLDER
 from keras_transformers.visualization import comparison
-from keras_transformers.visualization.panels import label_ends, legend_above, make_panels, save
-from keras_transformers.visualization.style import SERIES, styled
+from keras_transformers.visualization.style import (
+    SERIES,
+    label_ends,
+    legend_above,
+    make_panels,
+    save,
+    styled,
+)
 
 MIXERS = pathlib.Path(__file__).parent.parent / "recipes" / "figures" / "mixers.png"
 TOKENS = 8192  # of a batch of `benchmarks.attention`

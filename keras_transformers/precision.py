@@ -7,7 +7,7 @@ from typing import Literal
 import keras
 
 from keras_transformers.layers.low_rank import LowRank
-from keras_transformers.saving.limits import within
+from keras_transformers.saving.untrusted_files import within
 
 PRECISIONS = ("float32", "float16", "bfloat16", "int8", "int4")
 QUANTISED = ("int8", "int4")

@@ -57,7 +57,7 @@ REFLECTION = {
 # The same in the other packages.
 MORE_REFLECTION = {
     "distribution/devices.py Devices.__post_init__",
-    "distribution/mirrored.py refusals",
+    "distribution/scope.py refusals",
     "fitting/base.py Asked.numbers",
     "loading/learners.py fitting_of_run",
     "localization/character_filters.py LanguageMatch.__post_init__",
@@ -71,7 +71,7 @@ MORE_REFLECTION = {
     "text/fast.py FastTokenizer.get_config",
     "text/sentence_pieces.py SentencePieceModel.without",
     "text/tokenizers.py Languages.__post_init__",
-    "vision/augmentation.py Augmentation.__post_init__",
+    "vision/preprocessing.py Augmentation.__post_init__",
     "vision/preprocessing.py Preprocessing.__post_init__",
 }
 
@@ -143,11 +143,9 @@ SINGLE_IMPORTER = {
     "pretrained.segformer",
     "pretrained.swin",
     "pretrained.t5",
-    "saving.configuration",
     "tables.finder",
     "tables.records",
     "text.in_graph.program",
-    "vision.limits",
 }
 
 SAMPLE = """

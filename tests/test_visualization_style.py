@@ -11,7 +11,7 @@ from matplotlib.text import Text
 
 from keras_transformers import visualization
 from keras_transformers.visualization import style
-from keras_transformers.visualization.panels import label_ends, one_panel, spread
+from keras_transformers.visualization.style import label_ends, one_panel, spread
 
 RNG = np.random.default_rng(0)
 WORDS = ["▁Select", "▁dis", "c", "o", "ver", "ed", "▁ONVIF", "▁device", "</s>"]

@@ -7,8 +7,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_transformers.alignment.pairs import Marks, Pairs
-from keras_transformers.alignment.pharaoh import Links
+from keras_transformers.alignment.links import Links, Marks, Pairs
 from keras_transformers.annotations import Array, Tensor, Tokenizer
 from keras_transformers.models import AlignmentHead
 

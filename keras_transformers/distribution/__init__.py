@@ -1,11 +1,15 @@
 """One run on several devices: JAX through `keras.distribution`, TensorFlow where it is right."""
 
-from keras_transformers.distribution.devices import Devices, parse
-from keras_transformers.distribution.guard import Guard, check
-from keras_transformers.distribution.hosts import initialize, is_first_host, leave, save
-from keras_transformers.distribution.layouts import layout_map
-from keras_transformers.distribution.scope import distribute
-from keras_transformers.distribution.sizes import bytes_per_device
+from keras_transformers.distribution.devices import (
+    Devices,
+    initialize,
+    is_first_host,
+    leave,
+    parse,
+    save,
+)
+from keras_transformers.distribution.layouts import bytes_per_device, layout_map
+from keras_transformers.distribution.scope import Guard, check, distribute
 
 __all__ = [
     "Devices",

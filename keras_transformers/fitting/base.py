@@ -35,7 +35,7 @@ from keras_transformers.training.adapters import (
     is_merged,
     refuse_merged,
 )
-from keras_transformers.vision.folders import folders_in, parts_of_folder
+from keras_transformers.vision.reading import folders_in, parts_of_folder
 
 WEIGHT_DECAY = 0.01  # of matrices and embeddings, as BERT was tuned
 CLIP_NORM = 1.0

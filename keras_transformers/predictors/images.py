@@ -16,7 +16,7 @@ from keras_transformers.array_files import (
     upright_pillow,
 )
 from keras_transformers.predictors.base import Predictor, Refused, named_probabilities, received
-from keras_transformers.vision.sources import encoded_image
+from keras_transformers.vision.corpus import encoded_image
 
 
 class ImagePredictor(Predictor):

@@ -41,7 +41,7 @@ from keras_transformers.pretrained.t5 import MT5, T5
 from keras_transformers.pretrained.tokenizers import save_tokenizer
 from keras_transformers.pretrained.vit import DEIT, VIT, VIT_MAE
 from keras_transformers.pretrained.weight_mapping import assign, gather
-from keras_transformers.saving.limits import within
+from keras_transformers.saving.untrusted_files import within
 
 ALL = (MARIAN, M2M_100, MBART, BART, PEGASUS, T5, MT5, BERT, DISTILBERT, ROBERTA, XLM_ROBERTA)
 ALL += (ELECTRA, MODERNBERT, GPT2, LLAMA, MISTRAL, QWEN2, QWEN3, GEMMA2, PHI3)

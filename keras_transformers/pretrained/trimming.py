@@ -13,7 +13,7 @@ from keras_transformers.generation import Boundaries, Constraints
 from keras_transformers.layers.adapters import is_altered
 from keras_transformers.layers.base import has_output_first, output_first
 from keras_transformers.models import LanguageModel, RecurrentTranslator, TextEncoder, Transformer
-from keras_transformers.saving.limits import within
+from keras_transformers.saving.untrusted_files import within
 
 if TYPE_CHECKING:
     from keras_transformers.text.trimming import Tokenizer, TrimmedTokenizer

@@ -1,8 +1,10 @@
-"""Labelled images from arrays, encoded bytes or files; what is left out is counted."""
+"""Labelled images from arrays, encoded bytes or files; unusable images are left out and counted."""
 
 import collections
 import concurrent.futures
 import dataclasses
+import hashlib
+import pathlib
 from collections.abc import Sequence
 from typing import Any, Literal, Self
 
@@ -10,14 +12,166 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformers.annotations import Array, Values
-from keras_transformers.array_files import channels_first
+from keras_transformers.array_files import (
+    ANIMATED,
+    channels_first,
+    is_animated_webp,
+    is_array,
+    pixels_of,
+    read_array,
+)
 from keras_transformers.label_lists import numbered, several_hot
 from keras_transformers.splits import share_held_out
 from keras_transformers.streams import orders
 from keras_transformers.tables import account
-from keras_transformers.vision.labels import checked_labels, class_names, of_classes
+from keras_transformers.vision.decoding import NAMES, measured, with_channels
 from keras_transformers.vision.preprocessing import Preprocessing
-from keras_transformers.vision.sources import content_key, inspected, pixels_of_file
+
+
+def checked_labels(
+    name: str, labels: Values, classes: Sequence[str] | None, several: bool = False
+) -> Array:
+    """int32 `(n,)`, or uint8 `(n, classes)` where there can be several.
+
+    Raises:
+        ValueError: Unless they are integers within the classes, or 0 and 1 for each class.
+    """
+    labels = np.asarray(labels)
+    if several:
+        number = "classes" if classes is None else len(classes)
+        fit = labels.ndim == 2 and number in ("classes", labels.shape[-1])
+        if not fit or not np.isin(labels, (0, 1)).all():
+            raise ValueError(
+                f"{name}: `labels` must be 0 and 1 of shape (n, {number}), where an image can have "
+                f"several. Received: {labels.dtype} of shape {labels.shape}"
+            )
+        return labels.astype(np.uint8)
+    labels = labels[:, 0] if labels.ndim == 2 and labels.shape[1] == 1 else labels
+    if labels.ndim != 1 or labels.dtype.kind not in "iu":
+        raise ValueError(
+            f"{name}: `labels` must be integers of shape (n,). Received: {labels.dtype} of shape "
+            f"{labels.shape}"
+        )
+    number = np.inf if classes is None else len(classes)
+    if len(labels) and (labels.min() < 0 or labels.max() >= number):
+        raise ValueError(
+            f"{name}: `labels` must lie in [0, {number}), the number of classes. Received: "
+            f"{labels.min()} to {labels.max()}"
+        )
+    return labels.astype(np.int32)
+
+
+def class_names(name: str, classes: Sequence[str] | None, labels: Any) -> list[str]:
+    """A list of str, by default the numbers of all classes; ValueError if one is twice."""
+    if classes is None:
+        last = labels.shape[1] if labels.ndim == 2 else labels.max(initial=-1) + 1
+        return [str(number) for number in range(last)]
+    names = [each.decode() if isinstance(each, bytes) else str(each) for each in classes]
+    twice = sorted({each for each in names if names.count(each) > 1})
+    if twice:
+        raise ValueError(
+            f"{name}: no two `classes` may have the same name, for answers are names. "
+            f"Received more than once: {', '.join(twice)}"
+        )
+    return names
+
+
+def of_classes(labels: Array) -> list[Array]:
+    """Places of the images of each class, a list of arrays; of several labels the rarest counts."""
+    if labels.ndim == 2:
+        rarest = labels[:, np.argsort(labels.sum(axis=0), kind="stable")] > 0
+        labels = np.where(rarest.any(axis=1), rarest.argmax(axis=1), labels.shape[1])
+    return [np.flatnonzero(labels == label) for label in np.unique(labels)]
+
+
+ARRAY_FILES = r"(?i).*\.(npy|tiff?)"
+
+
+def inspected(sources: Sequence[str | bytes]) -> tuple[list[str | None], Array]:
+    """What is wrong with encoded images (bytes) or files (str), and the channels of each.
+
+    All of them are decoded, so that none breaks a run in its fifth hour.
+
+    Returns:
+        List of None, or why an image cannot be used, to be counted; and int32 `(n,)`: 1 for a grey
+        image, 3 for a coloured one, as many as there are in an array, 0 for what cannot be used.
+    """
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        found = list(pool.map(_inspect, sources))
+    return [problem for problem, _ in found], np.array([bands for _, bands in found], np.int32)
+
+
+def _inspect(source: str | bytes) -> tuple[str | None, int]:
+    path = source if isinstance(source, str) else None
+    try:
+        encoded = pathlib.Path(source).read_bytes() if isinstance(source, str) else source
+    except OSError:  # a link to nothing, or what may not be read
+        return "files that cannot be read", 0
+    if not encoded:
+        return "empty files", 0
+    if path is not None and is_array(path):
+        try:
+            return None, read_array(encoded).shape[-1]
+        except ValueError:
+            return "files that are no arrays of pixels", 0
+    if is_animated_webp(encoded):
+        return ANIMATED, 0
+    try:
+        return None, int(measured(encoded)[2])
+    except (tf.errors.InvalidArgumentError, ValueError):
+        return f"files that are no whole {NAMES}", 0
+
+
+def encoded_image(image: Any) -> bytes:
+    """The bytes of an image file that TensorFlow decodes; `fit`, `evaluate` and `predict` use it.
+
+    Args:
+        image: The bytes of a file; a Pillow image or an array, see `array_files.pixels_of`.
+
+    Returns:
+        As given; of pixels, and of files that TensorFlow does not read, a PNG file without loss.
+
+    Raises:
+        ValueError: If it is no image, in words that go on after its name. Bytes that are no array
+            are not looked at.
+    """
+    if isinstance(image, bytes | bytearray):
+        if not is_array(bytes(image)):
+            return bytes(image)
+        image = read_array(bytes(image))
+    png: bytes = tf.io.encode_png(pixels_of(image)).numpy()
+    return png
+
+
+def content_key(image: Array | bytes | str) -> bytes:
+    """A hash of pixels, of an encoded image or of a file: copies of an image have the same."""
+    if isinstance(image, str):
+        content = pathlib.Path(image).read_bytes()
+    elif isinstance(image, bytes):
+        content = image
+    else:
+        content = str(image.shape).encode() + np.ascontiguousarray(image).tobytes()
+    return hashlib.blake2b(content, digest_size=16).digest()
+
+
+def pixels_of_file(path: tf.Tensor, preprocessing: Preprocessing) -> tf.Tensor:
+    """The pixels of an image's file, or of an array's, which only Python reads."""
+    channels = preprocessing.channels
+
+    def of_array() -> tf.Tensor:
+        pixels = tf.numpy_function(lambda name: read_array(name.decode()), [path], tf.uint8)
+        pixels = tf.ensure_shape(pixels, (None, None, None))
+        if channels in (1, 3):
+            pixels = with_channels(pixels, channels)
+        return preprocessing.resize(tf.ensure_shape(pixels, (None, None, channels)))
+
+    if channels not in (1, 3):
+        return of_array()
+    return tf.cond(
+        tf.strings.regex_full_match(path, ARRAY_FILES),
+        of_array,
+        lambda: preprocessing.decode(tf.io.read_file(path)),
+    )
 
 
 @dataclasses.dataclass(frozen=True)

@@ -7,14 +7,18 @@ from typing import Any
 import numpy as np
 
 from keras_transformers.annotations import Array, StrPath, Values
-from keras_transformers.visualization.panels import (
+from keras_transformers.visualization.style import (
+    FOUND,
+    INK,
+    SMALL,
+    TRUE,
     headline,
     legend_above,
     make_panels,
     outline,
     save,
+    styled,
 )
-from keras_transformers.visualization.style import FOUND, INK, SMALL, TRUE, styled
 
 
 @styled

@@ -4,7 +4,7 @@ from keras_transformers.array_files import read_arrays
 from keras_transformers.splits import PARTS, find_parts, part_of
 from keras_transformers.tables import ENDINGS, ending
 from keras_transformers.vision import ImageCorpus, read_folder, read_listed
-from keras_transformers.vision.folders import folders_in, parts_of_folder
+from keras_transformers.vision.reading import folders_in, parts_of_folder
 
 FOR_SEVERAL = (
     "recipes.vit and recipes.swin learn from such with --problem-type multi_label_classification."

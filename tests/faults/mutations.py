@@ -225,7 +225,7 @@ class Tables:
         from keras_transformers import tables
         from keras_transformers.localization import Glossary
         from keras_transformers.text.texts import read_conll
-        from keras_transformers.vision.coco import read_coco
+        from keras_transformers.vision.boxes import read_coco
         from recipes.data.own_images import from_npz
 
         if path.suffix == ".npz":

@@ -18,7 +18,7 @@ FILES = [path for top in ("keras_transformers", "recipes") for path in (ROOT / t
 # Files of a format that `export.formats` looks for the package of before, and classes that
 # `training.Tracker` makes, which has done the same. `text.host` decides where tensorflow-text is.
 CHECKED_BEFORE = {"onnx.py", "litert.py", "callbacks.py", "flops.py"}
-ON_JAX = {"accelerators.py", "caching.py", "gradients.py", "hosts.py"}  # where JAX is the backend
+ON_JAX = {"accelerators.py", "caching.py", "devices.py", "gradients.py"}  # where JAX is the backend
 
 
 @pytest.fixture
