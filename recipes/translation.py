@@ -24,12 +24,12 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
+from keras_transformers.data.streams import each_row_twice, first_or_second
 from keras_transformers.export import Translator
 from keras_transformers.generation import BeamSearch
 from keras_transformers.layers import sinusoidal_encoding
 from keras_transformers.models import Transformer
 from keras_transformers.pretrained import load_tokenizer
-from keras_transformers.streams import each_row_twice, first_or_second
 from keras_transformers.text import balanced_lengths, encoder_of_pairs, packed, word_dropout
 from keras_transformers.training import AdamW, Muon
 from keras_transformers.visualization import position_bias, position_similarity

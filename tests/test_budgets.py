@@ -56,6 +56,8 @@ REFLECTION = {
 }
 # The same in the other packages.
 MORE_REFLECTION = {
+    "data/shards.py Shards.__post_init__",
+    "data/table_files.py _feature",
     "distribution/devices.py Devices.__post_init__",
     "distribution/scope.py refusals",
     "fitting/base.py Asked.numbers",
@@ -65,8 +67,6 @@ MORE_REFLECTION = {
     "localization/file_translation.py _peeled",
     "predictors/learning.py Learning._become",
     "predictors/texts.py TextPredictor._function",
-    "shards/sources.py Shards.__post_init__",
-    "tables/records.py _feature",
     "text/cutting.py _stripped",
     "text/fast.py FastTokenizer.get_config",
     "text/sentence_pieces.py SentencePieceModel.without",
@@ -143,8 +143,6 @@ SINGLE_IMPORTER = {
     "pretrained.segformer",
     "pretrained.swin",
     "pretrained.t5",
-    "tables.finder",
-    "tables.records",
     "text.in_graph.program",
 }
 

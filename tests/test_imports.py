@@ -36,7 +36,7 @@ MAY_IMPORT = {
     "words": [],
     "layers": ["accelerators", "assertions", "gradients"],
     "generation": [
-        *("accelerators", "array_files", "assertions", "layers.masks", "layers.portable", "words")
+        *("accelerators", "assertions", "data", "layers.masks", "layers.portable", "words")
     ],
     "detection": ["assertions", "layers.masks"],
     "training": [
@@ -50,32 +50,19 @@ MAY_IMPORT = {
         "layers.base",  # which layers save the adapters in them
         "layers.low_rank",
         "layers.rematerialization",  # what a block is
-        "entities",
-        "label_lists",
+        "data.labels",
         "optimizer_kernels",
         "placeables",
         "words",
     ],
-    "streams": [],
-    "shards": ["streams", "tables"],
-    "array_files": [],
-    "tables": [],
-    "splits": [],
-    "label_lists": [],
-    "entities": [],
-    "text": [
-        "contexts",
-        "entities",
-        "extras",
-        "shards",
-        "streams",
-        "tables",
-        "splits",
-        "label_lists",
-        "words",
-    ],
-    "localization": ["contexts", "placeables", "tables", "words"],
-    "vision": ["array_files", "layers.masks", "streams", "tables", "splits", "label_lists"],
+    "data": [],
+    # Public paths of version 0.2.
+    "streams": ["data"],
+    "shards": ["data"],
+    "tables": ["data"],
+    "text": ["contexts", "data", "extras", "words"],
+    "localization": ["contexts", "data", "placeables", "words"],
+    "vision": ["data", "layers.masks"],
     "visualization": ["extras"],
     "gradients": [],
     "inspection": ["gradients"],
@@ -97,9 +84,8 @@ MAY_IMPORT = {
     ],
     "predictors": [
         "alignment",
-        "array_files",
         "contexts",
-        "entities",
+        "data",
         "generation.compiled",
         "generation.search",
         "localization.glossary",
@@ -107,8 +93,8 @@ MAY_IMPORT = {
         "vision",
     ],
     "export": [
-        "array_files",
         "contexts",
+        "data",
         "layers",
         "models",
         "detection",
@@ -128,11 +114,7 @@ MAY_IMPORT = {
         "saving",
         "pretrained",
         "export",
-        "shards",
-        "streams",
-        "tables",
-        "splits",
-        "label_lists",
+        "data",
         "layers",
         "precision",
         "predictors",
@@ -160,8 +142,7 @@ ON_EVERY_BACKEND = tuple(
         "inspection",
         "precision",
         "saving",
-        "entities",
-        "label_lists",
+        "data.labels",
     )
 )
 OF_ONE_BACKEND = ("tensorflow", "tensorflow_text", "tensorflow_datasets", "jax", "torch")

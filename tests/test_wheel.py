@@ -190,7 +190,7 @@ def test_tests_pass_from_the_source_distribution(built, tmp_path):
         archive.extractall(tmp_path, filter="data")
     (folder,) = tmp_path.iterdir()
     subset = ["tests/test_house.py", "tests/test_imports.py", "tests/test_workflows.py"]
-    subset += ["tests/test_tables.py", "tests/layers/test_scores.py"]
+    subset += ["tests/data/test_tables.py", "tests/layers/test_scores.py"]
     subset += ["tests/recipes/test_options.py", "tests/recipes/test_missing_extras.py"]
     subset = [name for name in subset if (ROOT / name).exists()]
     command = [sys.executable, "-m", "pytest", "-n", "0", *subset]

@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformers.annotations import Array, ClassProblem
-from keras_transformers.array_files import ANIMATED
+from keras_transformers.data.array_files import ANIMATED
 from keras_transformers.export.classes import Classes
 from keras_transformers.export.convertible import Convertible
 from keras_transformers.export.preprocessing_file import of_images

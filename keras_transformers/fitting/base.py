@@ -10,13 +10,14 @@ import keras
 import numpy as np
 
 from keras_transformers.annotations import Array, StrPath
+from keras_transformers.data.columns import Chosen
+from keras_transformers.data.splits import find_parts, part_of
+from keras_transformers.data.table_files import ENDINGS, ending
+from keras_transformers.data.tables import name_of
 from keras_transformers.fitting.folder import write_held
 from keras_transformers.fitting.held import Held
 from keras_transformers.fitting.loop import counted, fit_epochs, prepared, uncompiled
 from keras_transformers.precision import in_precision, is_quantised
-from keras_transformers.splits import find_parts, part_of
-from keras_transformers.tables import ENDINGS, Chosen, ending
-from keras_transformers.tables.memory import name_of
 from keras_transformers.training import (
     AdamW,
     BudgetedDecay,

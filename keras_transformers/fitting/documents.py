@@ -8,11 +8,12 @@ from typing import Any
 import tensorflow as tf
 
 from keras_transformers import export
+from keras_transformers.data.columns import LABELS, Chosen
+from keras_transformers.data.tables import names_column
 from keras_transformers.fitting.base import Asked, Fitted, in_two, learned, parts_of, with_adapter
 from keras_transformers.fitting.loop import counted, uncompiled
 from keras_transformers.fitting.text_classes import TextClassifierFitting
 from keras_transformers.generation.request import padding_of
-from keras_transformers.tables import LABELS, Chosen, names_column
 from keras_transformers.text import TextCorpus, masked, packed_documents, read_texts
 from keras_transformers.text.tokenizers import in_marks, marks_of
 from keras_transformers.training import token_learning

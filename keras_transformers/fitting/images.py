@@ -9,6 +9,8 @@ import tensorflow as tf
 
 from keras_transformers import export
 from keras_transformers.annotations import ClassProblem
+from keras_transformers.data.columns import Chosen
+from keras_transformers.data.splits import held_out
 from keras_transformers.fitting.base import (
     Answering,
     Asked,
@@ -22,8 +24,6 @@ from keras_transformers.fitting.base import (
 from keras_transformers.fitting.held import Held
 from keras_transformers.fitting.targets import weights_of_classes
 from keras_transformers.models.base import SEVERAL, SINGLE
-from keras_transformers.splits import held_out
-from keras_transformers.tables import Chosen
 from keras_transformers.training import classification_accuracy, classification_loss
 from keras_transformers.vision import (
     Augmentation,

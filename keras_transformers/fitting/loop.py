@@ -6,8 +6,8 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from keras_transformers import streams
-from keras_transformers.shards import ShardStream
+from keras_transformers.data import streams
+from keras_transformers.data.shard_streams import ShardStream
 
 
 def prepared(

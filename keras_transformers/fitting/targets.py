@@ -8,9 +8,10 @@ from typing import Any, Self
 import numpy as np
 
 from keras_transformers.annotations import Array, ProblemType
-from keras_transformers.label_lists import indicated_classes, indicated_names, several_hot
+from keras_transformers.data.columns import LABELS, TEXTS, Chosen
+from keras_transformers.data.labels import indicated_classes, indicated_names, several_hot
+from keras_transformers.data.tables import read_rows
 from keras_transformers.models.base import SEVERAL, SINGLE
-from keras_transformers.tables import LABELS, TEXTS, Chosen, read_rows
 from keras_transformers.text import TextCorpus
 
 SEPARATOR = ","  # between several labels in one str, where nothing else is said

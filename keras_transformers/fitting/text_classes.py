@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from keras_transformers import export
 from keras_transformers.annotations import Array, ProblemType
+from keras_transformers.data.columns import Chosen
 from keras_transformers.fitting.base import (
     Asked,
     Fitted,
@@ -25,7 +26,6 @@ from keras_transformers.fitting.text_tags import TAGGING, TextTaggerFitting
 from keras_transformers.layers.adapters import adapter_of
 from keras_transformers.models import ClassificationHead, LanguageModel
 from keras_transformers.models.base import SEVERAL
-from keras_transformers.tables import Chosen
 from keras_transformers.text import bucketed_texts, framed
 from keras_transformers.text.batching import boundaries_for, within
 from keras_transformers.text.texts import holds_tags

@@ -7,6 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformers import export
+from keras_transformers.data.columns import Chosen
 from keras_transformers.fitting.base import (
     Answering,
     Asked,
@@ -18,7 +19,6 @@ from keras_transformers.fitting.base import (
 )
 from keras_transformers.fitting.held import Held
 from keras_transformers.models import TaggingHead
-from keras_transformers.tables import Chosen
 from keras_transformers.text import TaggedCorpus, WordAligner, bucketed_texts, read_tagged
 from keras_transformers.text.batching import boundaries_for, within
 from keras_transformers.text.words import given_words

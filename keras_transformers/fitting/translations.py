@@ -7,9 +7,9 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformers import export
+from keras_transformers.data.columns import Chosen
+from keras_transformers.data.streams import orders
 from keras_transformers.fitting.base import Asked, Fitted, in_two, learned, parts_of, with_adapter
-from keras_transformers.streams import orders
-from keras_transformers.tables import Chosen
 from keras_transformers.text import PairCorpus, bucketed, read_pairs
 from keras_transformers.text.batching import boundaries_for, within
 from keras_transformers.text.tokenizers import cutter_of_targets, in_marks

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from typing import Self
 
 from keras_transformers.annotations import StrPath
-from keras_transformers.tables import read_bytes
+from keras_transformers.data.table_files import read_bytes
 from keras_transformers.words import words_of
 
 _HANGUL = re.compile(r"[\uac00-\ud7a3]")

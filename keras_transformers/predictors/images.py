@@ -7,7 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformers.annotations import Array, StrPath
-from keras_transformers.array_files import (
+from keras_transformers.data.array_files import (
     ANIMATED,
     as_bytes,
     is_animated_webp,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import tensorflow as tf
 
-from keras_transformers.entities import Entity, entities_of, mark_entities
+from keras_transformers.data.labels import Entity, entities_of, mark_entities
 from keras_transformers.predictors.base import (
     Predictor,
     Refused,

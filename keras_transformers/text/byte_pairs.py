@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformers.annotations import Strings, StrPath
-from keras_transformers.tables import read_bytes
+from keras_transformers.data.table_files import read_bytes
 from keras_transformers.text.cutting import (
     SEPARATOR,
     SPACES,

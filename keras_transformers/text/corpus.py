@@ -13,9 +13,11 @@ import tensorflow as tf
 
 from keras_transformers.annotations import Array, Tokenizer
 from keras_transformers.contexts import in_context, without_context
-from keras_transformers.splits import held_out
-from keras_transformers.streams import of_epoch, orders
-from keras_transformers.tables import PAIRS, Chosen, Column, account, ending, read_rows
+from keras_transformers.data.columns import PAIRS, Chosen, Column
+from keras_transformers.data.splits import held_out
+from keras_transformers.data.streams import of_epoch, orders
+from keras_transformers.data.table_files import ending
+from keras_transformers.data.tables import account, read_rows
 from keras_transformers.text.tokenizers import with_room
 
 DOCUMENT = Column(("document", "doc", "talk"))

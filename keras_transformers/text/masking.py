@@ -7,7 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformers.annotations import Array, Values
-from keras_transformers.streams import Draws, keys, without_autotuning
+from keras_transformers.data.streams import Draws, keys, without_autotuning
 from keras_transformers.text.packing import within
 
 HIDDEN, REPLACED = 0.8, 0.1  # shares of the chosen tokens; the rest stays as it is

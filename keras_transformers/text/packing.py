@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformers.annotations import Array
-from keras_transformers.streams import keys, without_autotuning
+from keras_transformers.data.streams import keys, without_autotuning
 
 CHUNK = 8192  # pairs that are packed at a time
 

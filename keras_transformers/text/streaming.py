@@ -7,8 +7,9 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformers.annotations import Array, Tokenizer
-from keras_transformers.label_lists import indicated_names, indicator_size, names_of, whole_number
-from keras_transformers.shards import Encoded, as_texts
+from keras_transformers.data.labels import indicated_names, indicator_size, names_of, whole_number
+from keras_transformers.data.shard_streams import Encoded
+from keras_transformers.data.shards import as_texts
 from keras_transformers.text.batching import bucketed_chunks, check_boundaries, framed
 from keras_transformers.text.subword_sampling import SubwordSampler, can_be_drawn
 

@@ -1,6 +1,6 @@
 """Losses, schedules, metrics and callbacks for `model.fit`."""
 
-from keras_transformers.label_lists import several_hot
+from keras_transformers.data.labels import several_hot
 from keras_transformers.training.adapters import (
     active_adapters,
     adapters_of,

@@ -8,7 +8,7 @@ import keras
 import numpy as np
 
 from keras_transformers.annotations import Array, ProblemType, Values
-from keras_transformers.entities import entities_of, mark_entities
+from keras_transformers.data.labels import entities_of, mark_entities
 from keras_transformers.extras import needed_by
 from keras_transformers.training.metrics import LabelAccuracy
 

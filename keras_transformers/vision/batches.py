@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from keras_transformers.streams import Draws, keys, orders
+from keras_transformers.data.streams import Draws, keys, orders
 from keras_transformers.vision.boxes import LEAST_SIDE, DetectionCorpus, decoded
 from keras_transformers.vision.corpus import ImageCorpus
 from keras_transformers.vision.preprocessing import Augmentation, Preprocessing

@@ -15,8 +15,8 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformers.annotations import Array, StrPath, Values
-from keras_transformers.array_files import ANIMATED, is_animated_webp
-from keras_transformers.tables import account
+from keras_transformers.data.array_files import ANIMATED, is_animated_webp
+from keras_transformers.data.tables import account
 from keras_transformers.vision import decoding
 from keras_transformers.vision.corpus import class_names, content_key
 from keras_transformers.vision.decoding import LEFT_TO_RIGHT, TRANSPOSED, UPSIDE_DOWN

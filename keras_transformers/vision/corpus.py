@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformers.annotations import Array, Values
-from keras_transformers.array_files import (
+from keras_transformers.data.array_files import (
     ANIMATED,
     channels_first,
     is_animated_webp,
@@ -20,10 +20,10 @@ from keras_transformers.array_files import (
     pixels_of,
     read_array,
 )
-from keras_transformers.label_lists import numbered, several_hot
-from keras_transformers.splits import share_held_out
-from keras_transformers.streams import orders
-from keras_transformers.tables import account
+from keras_transformers.data.labels import numbered, several_hot
+from keras_transformers.data.splits import share_held_out
+from keras_transformers.data.streams import orders
+from keras_transformers.data.tables import account
 from keras_transformers.vision.decoding import NAMES, measured, with_channels
 from keras_transformers.vision.preprocessing import Preprocessing
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from keras_transformers.array_files import (
+from keras_transformers.data.array_files import (
     ANIMATED,
     ANIMATION_FLAG,
     LONGEST_SIDE,
@@ -353,7 +353,7 @@ def decoded(encoded: tf.Tensor, channels: int) -> tf.Tensor:
 
     Raises:
         tf.errors.InvalidArgumentError: When it is computed, if it is no whole image, or an
-            animated WebP file, or exceeds a limit of `vision.limits`.
+            animated WebP file, or exceeds a limit of `within_limits`.
     """
     return with_channels(_natural(encoded, kinds(encoded))[0], channels)
 

@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformers.annotations import Array, Tensor
-from keras_transformers.streams import Draws
+from keras_transformers.data.streams import Draws
 from keras_transformers.vision.decoding import decoded
 
 MOST_ENLARGED = 16  # times the pixels of the result, for an image that is resized as a whole

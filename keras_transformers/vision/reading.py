@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 
 from keras_transformers.annotations import StrPath
-from keras_transformers.array_files import ENDINGS
-from keras_transformers.splits import find_parts
-from keras_transformers.tables import LABELS, Chosen, Column, read_rows, read_table
+from keras_transformers.data.array_files import ENDINGS
+from keras_transformers.data.columns import LABELS, Chosen, Column
+from keras_transformers.data.splits import find_parts
+from keras_transformers.data.tables import read_rows, read_table
 from keras_transformers.vision.corpus import ImageCorpus, encoded_image
 
 OF_IMAGES = (".jpg", ".jpeg", ".png", ".gif", ".bmp", ".webp", *ENDINGS)

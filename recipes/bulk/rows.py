@@ -7,11 +7,17 @@ import json
 import pathlib
 from collections.abc import Mapping
 
+from keras_transformers.data.columns import plain
+from keras_transformers.data.table_files import (
+    NO_OBJECT,
+    NO_TEXT,
+    OF_RECORDS,
+    opened,
+    opened_text,
+    rows_of_file,
+)
 from keras_transformers.predictors import Refused
 from keras_transformers.tables import NAMED_ENDINGS, PAIRS, TEXTS, ending
-from keras_transformers.tables.columns import plain
-from keras_transformers.tables.files import NO_OBJECT, NO_TEXT, opened, opened_text, rows_of_file
-from keras_transformers.tables.records import OF_RECORDS
 
 LISTS = (".txt", ".tsv", ".csv", ".jsonl")  # of images; files with other names are images
 # Files whose texts stand between marks, which `recipes.translate_files` knows; and others.

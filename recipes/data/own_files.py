@@ -3,9 +3,9 @@
 import glob
 import pathlib
 
+from keras_transformers.data.splits import count_duplicates
 from keras_transformers.models.base import SEVERAL
 from keras_transformers.shards import Shards
-from keras_transformers.splits import count_duplicates
 
 SAMPLE = 50_000  # rows of a stream from which vocabularies and lengths follow
 

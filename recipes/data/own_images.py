@@ -1,7 +1,7 @@
 """The user's own labelled images: in folders, in tables, or as arrays."""
 
-from keras_transformers.array_files import read_arrays
-from keras_transformers.splits import PARTS, find_parts, part_of
+from keras_transformers.data.array_files import read_arrays
+from keras_transformers.data.splits import PARTS, find_parts, part_of
 from keras_transformers.tables import ENDINGS, ending
 from keras_transformers.vision import ImageCorpus, read_folder, read_listed
 from keras_transformers.vision.reading import folders_in, parts_of_folder

@@ -6,8 +6,8 @@ import functools
 import re
 
 from keras_transformers.contexts import without_context
+from keras_transformers.data.splits import PARTS
 from keras_transformers.shards import Shards
-from keras_transformers.splits import PARTS
 from keras_transformers.tables import PAIRS
 from keras_transformers.text import (
     PairCorpus,

@@ -9,7 +9,7 @@ import pathlib
 import numpy as np
 import PIL.Image
 
-from keras_transformers.array_files import pixels_of_pillow
+from keras_transformers.data.array_files import pixels_of_pillow
 from keras_transformers.models.base import SEVERAL
 
 from ..data import boxes, documents, images

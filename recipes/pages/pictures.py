@@ -8,7 +8,7 @@ import PIL.Image
 import PIL.ImageDraw
 import tensorflow as tf
 
-from keras_transformers.array_files import pixels_of_pillow
+from keras_transformers.data.array_files import pixels_of_pillow
 
 from ..heat import heat
 from .asking import most_probable

@@ -10,10 +10,10 @@ import tensorflow as tf
 
 import keras_transformers
 from keras_transformers import layers, models, pretrained, text, training, vision
+from keras_transformers.data.splits import part_of
 from keras_transformers.fitting import Asked, Held, TranslatorFitting
 from keras_transformers.fitting.base import learned, parts_of
 from keras_transformers.fitting.targets import Scale, problem_of, row_weights, targets_of
-from keras_transformers.splits import part_of
 from keras_transformers.text import encode_pairs
 from keras_transformers.text.batching import boundaries_for, within
 from keras_transformers.training import fine_tuning_numbers

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import tensorflow as tf
 
-from keras_transformers.streams import epochs
+from keras_transformers.data.streams import epochs
 from recipes.last_part import NAME, LastPart
 
 

@@ -9,7 +9,7 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from keras_transformers.streams import epochs
+from keras_transformers.data.streams import epochs
 from keras_transformers.text import (
     Mixture,
     PairCorpus,

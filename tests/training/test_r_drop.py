@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_transformers.streams import each_row_twice, epochs, first_or_second
+from keras_transformers.data.streams import each_row_twice, epochs, first_or_second
 from keras_transformers.training import RDropCrossEntropy, SmoothedCrossEntropy, token_learning
 from tests.training.test_losses import example, in_graph, oracle, value_and_gradient
 

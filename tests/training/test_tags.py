@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from keras_transformers.entities import entities_of, mark_entities
+from keras_transformers.data.labels import entities_of, mark_entities
 from keras_transformers.training import score_tags
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_transformers.streams import Draws
+from keras_transformers.data.streams import Draws
 from keras_transformers.vision import Augmentation, random_crop
 
 RNG = np.random.default_rng(0)

@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 from PIL import Image, ImageOps
 
-from keras_transformers.array_files import is_animated_webp, read_array
+from keras_transformers.data.array_files import is_animated_webp, read_array
 from keras_transformers.vision.decoding import decoded, is_animated, measured
 from tests.animations import animated_webp
 

@@ -24,7 +24,7 @@ def part_of(name: str) -> str | None:
     """The part of a set that a name stands for, a key of `PARTS`; None for other names.
 
     Example:
-    >>> from keras_transformers.splits import part_of
+    >>> from keras_transformers.data.splits import part_of
     >>> part_of("Validation"), part_of("cat")
     ('valid', None)
     """
@@ -47,7 +47,7 @@ def find_parts(where: str, names: Iterable[str], kind: str = "folder") -> dict[s
         ValueError: If two names stand for one part.
 
     Example:
-    >>> from keras_transformers.splits import find_parts
+    >>> from keras_transformers.data.splits import find_parts
     >>> find_parts("photos", ["Testing", "Training", "sketches"])
     {'train': 'Training', 'test': 'Testing'}
     """
@@ -65,7 +65,7 @@ def number_held_out(rows: int) -> int:
     """How many of so many rows are held out: a tenth, from 50 to 1,000, at most a fifth of them.
 
     Example:
-    >>> from keras_transformers.splits import number_held_out
+    >>> from keras_transformers.data.splits import number_held_out
     >>> [number_held_out(rows) for rows in (9, 100, 3_000, 1_000_000)]
     [1, 20, 300, 1000]
     """
@@ -99,7 +99,7 @@ def held_out(
         ValueError: If there are too few rows, or keys, to hold one out.
 
     Example:
-    >>> from keras_transformers.splits import held_out
+    >>> from keras_transformers.data.splits import held_out
     >>> kept = held_out(["a", "b", "c", "d", "A ", "e"], number=2)
     >>> int(kept.sum()), bool(kept[0] == kept[4])
     (3, True)
@@ -134,7 +134,7 @@ def share_held_out(
         Bool `(rows,)`.
 
     Example:
-    >>> from keras_transformers.splits import share_held_out
+    >>> from keras_transformers.data.splits import share_held_out
     >>> share_held_out(["a", "a", "b", "b"], 0.5).sum().item()
     2
     """
@@ -156,7 +156,7 @@ def count_duplicates(
         Dict of where they stand -> number, of those that are not 0.
 
     Example:
-    >>> from keras_transformers.splits import count_duplicates
+    >>> from keras_transformers.data.splits import count_duplicates
     >>> count_duplicates({"train": ["a", "b", "b"], "test": ["b", "c"]})
     {'repeated in train': 1, 'of test also in train': 1}
     """

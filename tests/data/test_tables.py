@@ -11,8 +11,8 @@ import pytest
 import tensorflow as tf
 
 from keras_transformers import tables
+from keras_transformers.data.labels import numbered
 from keras_transformers.fitting.targets import targets_of
-from keras_transformers.label_lists import numbered
 from keras_transformers.shards import Shards
 from keras_transformers.tables import LABELS, PAIRS, Column, read_table, table_rows
 from keras_transformers.text import read_labelled, read_pairs, read_tagged, read_texts
@@ -289,7 +289,7 @@ def test_a_pattern_that_nothing_fits_or_too_much_is_refused(tmp_path, monkeypatc
     with pytest.raises(FileNotFoundError, match=r"No file fits .*/\*\.jsonl"):
         tables.read_rows(f"{tmp_path}/*.jsonl", [tables.TEXTS], "texts")
     (tmp_path / "a.jsonl").write_text('{"text": "a cat"}')
-    monkeypatch.setattr("keras_transformers.tables.patterns.IN_MEMORY", 16)
+    monkeypatch.setattr("keras_transformers.data.table_files.IN_MEMORY", 16)
     with pytest.raises(ValueError, match="The 1 files that fit .* must have at most .* GiB"):
         tables.read_rows(f"{tmp_path}/*.jsonl", [tables.TEXTS], "texts")
 

@@ -1,10 +1,15 @@
-"""The rows of files, as cells in an order or as dicts by name."""
+"""Rows of files of tables, as cells in an order or as dicts by name, and patterns of file names.
+
+`keras_transformers.tables` describes the formats. Parquet, Arrow and TFRecord files are no text;
+their rows are records.
+"""
 
 import codecs
 import collections
 import contextlib
 import csv
 import functools
+import glob
 import gzip
 import io
 import json
@@ -17,8 +22,99 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Self, TypeAlias, cast
 
 from keras_transformers.annotations import StrPath
-from keras_transformers.tables.columns import is_unicode
-from keras_transformers.tables.records import OF_RECORDS
+from keras_transformers.data.columns import check_names_differ, is_unicode
+
+Records: TypeAlias = Iterator[Mapping[str, Any] | str]  # or why one is left out
+
+
+def of_parquet(path: pathlib.Path, after: int = 0) -> Records:
+    """The rows of a Parquet file behind the first so many; groups of rows are passed over whole."""
+    with _whole(path, "Parquet") as arrow:
+        with arrow.parquet.ParquetFile(path) as file:
+            check_names_differ(str(path), file.schema_arrow.names)
+            for group in range(file.metadata.num_row_groups):
+                size = file.metadata.row_group(group).num_rows
+                if after < size:
+                    for batch in file.iter_batches(ROWS, [group]):
+                        batch.validate(full=True)
+                        yield from batch.slice(after).to_pylist()
+                        after = max(after - batch.num_rows, 0)
+                else:
+                    after -= size
+
+
+def of_arrow(path: pathlib.Path, after: int = 0) -> Records:
+    """The rows of an Arrow file, or of a stream, as `save_to_disk` of `datasets` writes it."""
+    with _whole(path, "Arrow") as arrow, arrow.memory_map(str(path)) as file:
+        is_file = file.read(len(ARROW_FILE)) == ARROW_FILE
+        file.seek(0)
+        opened = arrow.ipc.open_file(file) if is_file else arrow.ipc.open_stream(file)
+        check_names_differ(str(path), opened.schema.names)
+        for batch in _batches_of_file(opened) if is_file else opened:
+            batch.validate(full=True)  # or what a damaged file says of itself would be believed
+            for start in range(min(after, batch.num_rows), batch.num_rows, ROWS):
+                yield from batch.slice(start, ROWS).to_pylist()
+            after = max(after - batch.num_rows, 0)
+
+
+def _batches_of_file(opened: Any) -> Iterator[Any]:
+    return (opened.get_batch(number) for number in range(opened.num_record_batches))
+
+
+def of_examples(path: pathlib.Path, after: int = 0) -> Records:
+    """The features of the `tf.train.Example`s of a TFRecord file, plain or gzip.
+
+    They have no order of their own, and are sorted by their names.
+    """
+    import tensorflow as tf
+
+    kind = "GZIP" if path.suffix == ".gz" else ""
+    records = tf.data.TFRecordDataset(str(path), kind).skip(after)
+    try:
+        for record in records.as_numpy_iterator():
+            try:
+                features = tf.train.Example.FromString(record).features.feature
+            except Exception:  # of protobuf, which has a class of its own in each version
+                yield "that are no tf.train.Example"
+            else:
+                yield {name: _feature(features[name]) for name in sorted(features)}
+    except (tf.errors.DataLossError, tf.errors.OutOfRangeError) as error:
+        reason = error.message.split("[Op")[0].strip()
+        raise ValueError(f"{path} is not a whole TFRecord file ({reason}).") from None
+
+
+ARROW_FILE = b"ARROW1"  # with which a file of Arrow begins, and a stream does not
+ROWS = 1024  # that are made Python's at a time
+OF_RECORDS = {
+    ".parquet": of_parquet,
+    ".arrow": of_arrow,
+    ".tfrecord": of_examples,
+    ".tfrecords": of_examples,
+}
+
+
+def _feature(feature: Any) -> Any:
+    """The value of a feature, or a list of them where it has not one."""
+    kind = feature.WhichOneof("kind")
+    values = list(getattr(feature, kind).value) if kind else []
+    return values[0] if len(values) == 1 else values
+
+
+@contextlib.contextmanager
+def _whole(path: pathlib.Path, kind: str) -> Iterator[Any]:
+    """The package pyarrow; ValueError where it cannot read on."""
+    try:
+        import pyarrow
+    except ImportError as error:
+        raise ImportError(
+            f"{path}: {kind} files need pyarrow: pip install 'keras_transformers[parquet]'"
+        ) from error
+    try:
+        yield pyarrow
+    except (pyarrow.ArrowException, OSError) as error:
+        reason = str(error).splitlines()[0]
+        raise ValueError(f"{path} is not a whole {kind} file ({reason}).") from None
+
 
 MARK = b"\xef\xbb\xbf"  # of byte order
 WIDE_MARKS = {  # the longer ones first: that of UTF-32 begins like that of UTF-16
@@ -248,7 +344,7 @@ def is_quoted(path: StrPath) -> bool:
 
     Example:
     >>> import pathlib, tempfile
-    >>> from keras_transformers.tables.files import is_quoted
+    >>> from keras_transformers.data.table_files import is_quoted
     >>> path = pathlib.Path(tempfile.mkdtemp(), "a.tsv")
     >>> _ = path.write_text('"He said ""Hi"" to us"\tone\n')
     >>> is_quoted(path)
@@ -400,3 +496,67 @@ def _of_object(content: bytes) -> dict[str, Any] | str:
     except (ValueError, RecursionError):
         return Unusable(NO_OBJECT if content.strip() else "blank", content)
     return found if isinstance(found, dict) else Unusable(NO_OBJECT, content)
+
+
+IN_MEMORY = 2**30  # bytes of the files of a pattern, as they lie on the disk
+
+
+def is_pattern(path: StrPath) -> bool:
+    """Whether a path is a pattern, and no file or folder that is called so.
+
+    Example:
+    >>> from keras_transformers.tables import is_pattern
+    >>> is_pattern("shards/*.jsonl"), is_pattern("pairs.tsv")
+    (True, False)
+    """
+    return glob.has_magic(str(path)) and not pathlib.Path(path).exists()
+
+
+def fitting_files(pattern: StrPath) -> list[pathlib.Path]:
+    """The files that a pattern fits, sorted by name; none that begin with a dot.
+
+    Args:
+        pattern: Such as "shards/*.jsonl" or "shards/**/*.tsv.gz".
+
+    Raises:
+        FileNotFoundError: If there are none.
+
+    Example:
+    >>> import pathlib, tempfile
+    >>> from keras_transformers.tables import fitting_files
+    >>> folder = pathlib.Path(tempfile.mkdtemp())
+    >>> for name in ("b.tsv", "a.tsv", "a.txt"):
+    ...     (folder / name).touch()
+    >>> [path.name for path in fitting_files(folder / "*.tsv")]
+    ['a.tsv', 'b.tsv']
+    """
+    found = sorted(map(pathlib.Path, glob.glob(str(pattern), recursive=True)))
+    files = [path for path in found if path.is_file() and path.name[0] != "."]
+    if not files:
+        raise FileNotFoundError(f"No file fits {pattern}.")
+    return files
+
+
+def files_of(path: StrPath) -> list[pathlib.Path]:
+    """The files of a pattern, of which all rows are to be in memory; or the path alone.
+
+    Raises:
+        FileNotFoundError: If there are none.
+        ValueError: If they are too large together.
+
+    Example:
+    >>> from keras_transformers.tables import files_of
+    >>> [path.name for path in files_of("data/pairs.tsv")]
+    ['pairs.tsv']
+    """
+    if not is_pattern(path):
+        return [pathlib.Path(path)]
+    files = fitting_files(path)
+    size = sum(file.stat().st_size for file in files)
+    if size > IN_MEMORY:
+        raise ValueError(
+            f"The {len(files):,} files that fit {path} have {size / 2**30:.1f} GiB; what is read "
+            f"into memory must have at most {IN_MEMORY / 2**30:g} GiB. `shards.Shards` reads more, "
+            "as a stream."
+        )
+    return files

@@ -1,10 +1,14 @@
-"""Labels of texts and images, as names and as numbers, where there can be one or several."""
+"""Labels of texts and images, as names and as numbers, and entities in tags of words.
+
+An example has one label or several. Tags such as "B-PER", "I-PER" and "O" say where an entity
+begins.
+"""
 
 import collections
 import dataclasses
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -38,7 +42,7 @@ def indicator_size(label: str | Sequence[str]) -> int:
     """The number of classes in a list that holds 0 or 1 for each of them; 0 for any other label.
 
     Example:
-    >>> from keras_transformers.label_lists import indicator_size
+    >>> from keras_transformers.data.labels import indicator_size
     >>> [indicator_size(label) for label in (["0", "1", "1"], ["0.0", "1.0"], ["1"], ["cat"], "1")]
     [3, 2, 0, 0, 0]
     """
@@ -51,7 +55,7 @@ def indicated_names(label: Sequence[str], classes: Sequence[str]) -> list[str]:
     """The classes for which a list of indicators holds 1.
 
     Example:
-    >>> from keras_transformers.label_lists import indicated_names
+    >>> from keras_transformers.data.labels import indicated_names
     >>> indicated_names(["0.0", "1.0", "1.0"], ["cat", "dog", "pet"])
     ['dog', 'pet']
     """
@@ -76,7 +80,7 @@ def indicated_classes(
         ValueError: If they are lists of other numbers with a point, such as probabilities.
 
     Example:
-    >>> from keras_transformers.label_lists import indicated_classes
+    >>> from keras_transformers.data.labels import indicated_classes
     >>> indicated_classes([["0", "1", "1"], ["0", "0", "0"]])
     ['0', '1', '2']
     >>> indicated_classes([["0"], ["0", "1"]]) is None
@@ -103,7 +107,7 @@ def whole_number(name: str) -> str:
     """The name of a class without the point of a whole number; other names stay.
 
     Example:
-    >>> from keras_transformers.label_lists import whole_number
+    >>> from keras_transformers.data.labels import whole_number
     >>> whole_number("3.0"), whole_number("3.5"), whole_number("v3.0")
     ('3', '3.5', 'v3.0')
     """
@@ -134,7 +138,7 @@ def numbered(
         A `Labelled`.
 
     Example:
-    >>> from keras_transformers.label_lists import numbered
+    >>> from keras_transformers.data.labels import numbered
     >>> found = numbered([("a", "cat, dog"), ("b", ""), ("c", ["dog"])], separator=",")
     >>> found.classes, found.labels
     (['cat', 'dog'], [[0, 1], [], [1]])
@@ -189,10 +193,75 @@ def names_of(label: str | Sequence[str], separator: str | None) -> list[str]:
     """The names in a str, with the separator between them; or in a list.
 
     Example:
-    >>> from keras_transformers.label_lists import names_of
+    >>> from keras_transformers.data.labels import names_of
     >>> names_of("cat, dog", ","), names_of("cat, dog", None)
     (['cat', 'dog'], ['cat, dog'])
     """
     if isinstance(label, str):
         label = [label] if separator is None else label.split(separator)
     return [name for name in map(str.strip, label) if name]
+
+
+OUTSIDE = "O"  # the tag of words that are part of nothing
+LETTERS = "BIES"  # of IOB1, IOB2 and IOBES
+
+
+class Entity(NamedTuple):
+    """Words that have one name together.
+
+    Attributes:
+        type: What they are: "PER".
+        start, end: Numbers of the first word, and of the one behind the last.
+
+    Example:
+    >>> from keras_transformers.data.labels import Entity
+    >>> Entity("PER", 0, 2).end
+    2
+    """
+
+    type: str
+    start: int
+    end: int
+
+
+def mark_entities(tags: Iterable[str]) -> bool:
+    """Whether tags mark entities: each "O", or a letter of B, I, E and S, "-", and a type.
+
+    Example:
+    >>> from keras_transformers.data.labels import mark_entities
+    >>> [mark_entities(tags) for tags in (["O", "B-PER", "I-PER"], ["NOUN", "VERB"], ["O"])]
+    [True, False, False]
+    """
+    marks = {tag for tag in tags if tag != OUTSIDE}
+    return bool(marks) and all(
+        len(tag) > 2 and tag[0] in LETTERS and tag[1] == "-" for tag in marks
+    )
+
+
+def entities_of(tags: Sequence[str]) -> list[Entity]:
+    """The entities in the tags of a sentence, as `conlleval` reads them.
+
+    An entity goes on with I or E of its type behind B or I, and begins with every other tag that
+    is not "O": what IOB1 and sloppy models begin with I counts, too.
+
+    Args:
+        tags: Of which each is "O", or as `mark_entities` says; "" is taken for "O".
+
+    Returns:
+        List of `Entity`.
+
+    Example:
+    >>> from keras_transformers.data.labels import entities_of
+    >>> [tuple(each) for each in entities_of(["B-PER", "I-PER", "O", "I-LOC", "B-LOC"])]
+    [('PER', 0, 2), ('LOC', 3, 4), ('LOC', 4, 5)]
+    """
+    found: list[Entity] = []
+    before = OUTSIDE
+    for number, tag in enumerate(tag or OUTSIDE for tag in tags):
+        goes_on = tag[0] in "IE" and before[0] in "BI" and tag[2:] == before[2:]
+        if goes_on:
+            found[-1] = found[-1]._replace(end=number + 1)
+        elif tag != OUTSIDE:
+            found.append(Entity(tag[2:], number, number + 1))
+        before = tag
+    return found

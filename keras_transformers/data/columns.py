@@ -1,4 +1,4 @@
-"""Which column of a table stands for what."""
+"""Columns of a table: which one holds what, by name, by position, or by its usual name."""
 
 import dataclasses
 import math

@@ -66,7 +66,7 @@ def pixels_of(image: Any) -> Array:
 
     Example:
     >>> import numpy as np
-    >>> from keras_transformers.array_files import pixels_of
+    >>> from keras_transformers.data.array_files import pixels_of
     >>> pixels_of(np.full((2, 3), 0.2)).tolist()
     [[[51], [51], [51]], [[51], [51], [51]]]
     """
@@ -155,7 +155,7 @@ def read_array(file: StrPath | bytes) -> Array:
 
     Example:
     >>> import io, numpy as np
-    >>> from keras_transformers.array_files import read_array
+    >>> from keras_transformers.data.array_files import read_array
     >>> file = io.BytesIO()
     >>> np.save(file, np.full((16, 16, 13), 0.2))
     >>> read_array(file.getvalue()).shape, int(read_array(file.getvalue()).max())
@@ -192,7 +192,7 @@ def read_arrays(path: StrPath) -> dict[str, Array]:
 
     Example:
     >>> import pathlib, tempfile, numpy as np
-    >>> from keras_transformers.array_files import read_arrays
+    >>> from keras_transformers.data.array_files import read_arrays
     >>> path = pathlib.Path(tempfile.mkdtemp(), "a.npz")
     >>> np.savez_compressed(path, x=np.ones((2, 3)))
     >>> read_arrays(path)["x"].shape

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from keras_transformers.splits import (
+from keras_transformers.data.splits import (
     LARGEST,
     MOST,
     PARTS,

@@ -10,11 +10,18 @@ Columns whose names are not known are taken in their order. Where rows are dicts
 the order of the first row for all of them.
 """
 
-from keras_transformers.tables.accounts import account
-from keras_transformers.tables.columns import LABELS, PAIRS, TEXTS, Chosen, Column
-from keras_transformers.tables.files import ENDINGS, NAMED_ENDINGS, ending, read_bytes
-from keras_transformers.tables.patterns import files_of, fitting_files, is_pattern
-from keras_transformers.tables.rows import (
+from keras_transformers.data.columns import LABELS, PAIRS, TEXTS, Chosen, Column
+from keras_transformers.data.table_files import (
+    ENDINGS,
+    NAMED_ENDINGS,
+    ending,
+    files_of,
+    fitting_files,
+    is_pattern,
+    read_bytes,
+)
+from keras_transformers.data.tables import (
+    account,
     first_keys,
     holds_lists,
     names_column,

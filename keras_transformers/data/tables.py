@@ -1,4 +1,8 @@
-"""The wanted columns of tables: files, or what people hold in memory."""
+"""The wanted columns of tables: of files, and of what people hold in memory.
+
+In memory a table is a frame, a data set, a list or an array. `account` says in words which rows
+were left out. `keras_transformers.tables` describes the formats of files.
+"""
 
 import collections
 import contextlib
@@ -7,12 +11,171 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Self
 
+import numpy as np
+
 from keras_transformers.annotations import StrPath
-from keras_transformers.tables.columns import LABELS, Chosen, Column, plain, text_of
-from keras_transformers.tables.files import NAMED_ENDINGS, Row, ending, rows_of_file
-from keras_transformers.tables.finder import Finder
-from keras_transformers.tables.memory import name_of, rows_in_memory
-from keras_transformers.tables.patterns import files_of
+from keras_transformers.data.columns import (
+    LABELS,
+    Chosen,
+    Column,
+    check_names_differ,
+    chosen_columns,
+    chosen_key,
+    flat,
+    has_usual_name,
+    is_header,
+    not_found,
+    plain,
+    positions_of,
+    text_of,
+)
+from keras_transformers.data.table_files import NAMED_ENDINGS, Row, ending, files_of, rows_of_file
+
+
+class Finder:
+    """Finds the wanted columns in one row after the other.
+
+    Args:
+        name: What messages call the table.
+        columns: What is wanted.
+        chosen: What the user said of the columns.
+        separator, numbered: What stands between cells, and what a row is, for messages.
+        earlier_keys: The `keys` of the file before this one, of which this one goes on.
+
+    Attributes:
+        keys: The key of each column in rows that are dicts, where these are found by their order:
+            that of the first such row, for others may have another order.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        columns: Sequence[Column],
+        chosen: Chosen,
+        separator: str,
+        numbered: str = "line",
+        earlier_keys: list[Any] | None = None,
+    ) -> None:
+        self.name, self.columns, self.separator, self.numbered = name, columns, separator, numbered
+        try:
+            self.chosen = chosen_columns(chosen, columns)
+        except ValueError as error:
+            raise ValueError(f"{name}: {error}") from None
+        self.has_names = any(isinstance(each, str) for each in self.chosen or ())
+        self.positions: list[int] | None = None  # of rows without names of their own
+        self.width: int | None = None  # of these rows
+        self.keys: list[Any] | None = None
+        self.earlier_keys = earlier_keys
+        self.last_row_keys: list[Any] = []
+        self.last_keys: list[Any] = [None] * len(columns)  # of the columns in the last row
+
+    def values(self, rows: Iterable[Row], after: int = 0) -> Iterator[tuple[int, Any]]:
+        """Numbers of rows, and the value of each column or why there is none; of those `after`."""
+        first: tuple[int, list[Any]] | None = None
+        any_kept = after > 0
+        for number, cells in rows:
+            if isinstance(cells, str):
+                if number <= after:
+                    continue
+                yield number, cells
+                continue
+            if isinstance(cells, Mapping):
+                row = flat(cells)
+                found = self._of_names(number, row)
+                if number <= after:
+                    continue  # it says in what order the keys are
+                first = first or (number, list(row))
+            elif self.positions is None and self._starts(number, cells):
+                continue  # these were names
+            elif number <= after:
+                continue
+            else:
+                found = self._in_order(number, cells)
+            any_kept = any_kept or not isinstance(found, str)
+            yield number, found
+        if first is not None and not any_kept:
+            self._complain(*first)
+
+    def _starts(self, number: int, cells: Sequence[Any]) -> bool:
+        """Settles where the columns are, by the first row; whether that has names."""
+        texts = [cell for cell in cells if isinstance(cell, str)]
+        named = self.has_names or (
+            number == 1 and self.numbered == "line" and is_header(texts, self.columns)
+        )
+        if named:
+            positions = positions_of(self._at(number), texts, self.columns, self.chosen)
+            if len(texts) == len(self.columns) and positions.count(None) == 1:
+                # The name that is not known stands for the column that is left.
+                (position,) = set(range(len(texts))) - set(positions)
+                positions[positions.index(None)] = position
+            if None in positions:
+                raise not_found(self._at(number), texts, self.columns, positions)
+            self.positions = [each for each in positions if each is not None]
+            self.width = len(texts)
+        elif self.chosen is not None:
+            self.positions = [each for each in self.chosen if isinstance(each, int)]
+        else:
+            self.positions, self.width = list(range(len(self.columns))), len(self.columns)
+        return named
+
+    def _in_order(self, number: int, cells: Sequence[Any]) -> Any:
+        wanted, width = self.positions or [], self.width
+        if all(isinstance(cell, str) and not cell.strip() for cell in cells):
+            return "blank"
+        least = max(wanted) + 1 if width is None else width
+        if len(cells) < least:
+            return (
+                f"without a {self.separator}" if least == 2 else f"with fewer than {least} columns"
+            )
+        if width is not None and len(cells) > width:
+            return f"with more than {'two' if width == 2 else width} columns"
+        return self._checked([cells[position] for position in wanted])
+
+    def _of_names(self, number: int, row: Mapping[Any, Any]) -> Any:
+        row_keys = list(row)
+        if row_keys != self.last_row_keys:  # most often all rows have the same
+            self.last_keys = self._keys_of(number, row_keys)
+            self.last_row_keys = row_keys
+        return self._checked([None if key is None else row.get(key) for key in self.last_keys])
+
+    def _keys_of(self, number: int, keys: list[Any]) -> list[Any]:
+        """The key of each column in a row that is a dict; None where it has none."""
+        if self.chosen is None:
+            positions = positions_of(self._at(number), keys, self.columns, None)
+            if len(keys) != len(self.columns) or has_usual_name(keys, self.columns):
+                return [None if position is None else keys[position] for position in positions]
+        if self.keys is None:
+            self.keys = self._keys_of_first(number, keys)
+        return self.keys
+
+    def _keys_of_first(self, number: int, keys: list[Any]) -> list[Any]:
+        """The key of each column in all rows, from the keys of the first one."""
+        earlier = self.earlier_keys
+        if earlier is not None and all(key in keys for key in earlier):
+            return earlier
+        if self.chosen is None:
+            return keys
+        return [chosen_key(self._at(number), keys, choice) for choice in self.chosen]
+
+    def _checked(self, values: Sequence[Any]) -> Any:
+        found = []
+        for column, value in zip(self.columns, values, strict=True):
+            found.append(column.value(value))
+            if found[-1] is None:
+                return f"without {'text' if column.holds != 'anything' else 'a value'} for " + repr(
+                    column.name
+                )
+        return found
+
+    def _complain(self, number: int, names: list[Any]) -> None:
+        """ValueError if the first row with names lacks a column, where no row was usable."""
+        positions = positions_of(self._at(number), names, self.columns, self.chosen)
+        if None in positions:
+            raise not_found(self._at(number), names, self.columns, positions)
+
+    def _at(self, number: int) -> str:
+        return f"{self.name}, {self.numbered} {number}"
+
 
 FEWEST = 10  # rows from which on it tells something that a label is in one alone
 
@@ -340,3 +503,124 @@ def _with_whole_numbers(
         whole = values[position].partition(".")[0]
         changed.append((number, [*values[:position], whole, *values[position + 1 :]]))
     return changed
+
+
+def name_of(data: Any) -> str:
+    """What messages call it."""
+    return f"the {type(data).__name__}"
+
+
+def rows_in_memory(data: Any, wanted: int, layout: str) -> Iterator[Row]:
+    """The rows of a table that is no file, numbered from 1: tuples, or dicts by name.
+
+    Args:
+        data: See `read_rows`.
+        wanted: Number of columns that are wanted.
+        layout: What a row holds, for messages.
+
+    Raises:
+        TypeError: If it is no table.
+        ValueError: If columns differ in length, or two have one name.
+    """
+    return ((number, row) for number, row in enumerate(_rows(data, wanted, layout), 1))
+
+
+def _rows(data: Any, wanted: int, layout: str) -> Iterable[Any]:
+    if hasattr(data, "itertuples"):  # pandas
+        check_names_differ(name_of(data), data.columns)
+        return _of_columns({str(name): data[name].tolist() for name in data.columns})
+    if hasattr(data, "iter_rows"):  # Polars
+        return data.iter_rows(named=True)
+    if hasattr(data, "column_names") and hasattr(data, "features"):
+        return _of_hugging_face(data)
+    if hasattr(data, "to_pylist"):  # Arrow
+        check_names_differ(name_of(data), getattr(data, "column_names", ()))
+        return data.to_pylist()
+    if hasattr(data, "as_numpy_iterator"):
+        return _of_tensors(data)
+    if isinstance(data, Mapping):
+        return _of_columns(data)
+    if isinstance(data, tuple) and len(data) == wanted and all(map(_is_column, data)):
+        return _of_columns(dict(enumerate(data)), named=False)
+    if isinstance(data, str | bytes) or not hasattr(data, "__iter__"):
+        raise TypeError(
+            f"Expected {layout}: the path of a file, a DataFrame, a dataset, a dict of columns, or "
+            f"an iterable of rows. Received: a {type(data).__name__}"
+        )
+    return map(_row, data)
+
+
+def _is_column(thing: Any) -> bool:
+    """Whether it is a list or an array, and no text or row."""
+    return isinstance(thing, list) or hasattr(thing, "__array__") and np.ndim(thing) > 0
+
+
+def _of_columns(columns: Mapping[Any, Any], named: bool = True) -> Iterator[Any]:
+    lengths = {name: len(column) for name, column in columns.items()}
+    if len(set(lengths.values())) > 1:
+        listed = ", ".join(f"{name}: {length}" for name, length in lengths.items())
+        raise ValueError(f"Columns must be as long as one another. Received: {listed}")
+    for values in zip(*columns.values(), strict=True):
+        yield dict(zip(columns, values, strict=True)) if named else list(values)
+
+
+def _of_hugging_face(data: Any) -> Iterator[Mapping[str, Any]]:
+    """Rows of a dataset of `datasets`, with the names of classes for their numbers."""
+    names = {key: _names_of(feature) for key, feature in (data.features or {}).items()}
+    names = {key: found for key, found in names.items() if found}
+    for row in data:
+        yield {**row, **{key: _named(row.get(key), names[key]) for key in names}}
+
+
+def _names_of(feature: Any) -> Any:
+    """The names of a `ClassLabel`, or of a list of such; None of others."""
+    if isinstance(feature, list) and len(feature) == 1:  # as older versions write a list
+        feature = feature[0]
+    inner = feature if isinstance(feature, dict) else getattr(feature, "feature", feature)
+    return None if isinstance(inner, dict) else getattr(inner, "names", None)
+
+
+def _named(value: Any, names: Any) -> Any:
+    """A number's name, or those in a list; -1 is what test sets have in the place of a label."""
+    if isinstance(value, list):
+        return [_named(each, names) for each in value]
+    return (names[value] if value >= 0 else None) if isinstance(value, int) else value
+
+
+def _of_tensors(data: Any) -> Iterator[Any]:
+    """Rows of a `tf.data.Dataset`, of which a string tensor with axes is a batch."""
+    specs = data.element_spec
+    parts = list(specs.values()) if isinstance(specs, dict) else list(_as_row(specs))
+    texts = [spec for spec in parts if getattr(spec.dtype, "name", "") == "string"]
+    batched = texts and all(spec.shape.rank == 1 for spec in texts)
+    for element in (data.unbatch() if batched else data).as_numpy_iterator():
+        yield element if isinstance(element, Mapping) else _row(element)
+
+
+def _as_row(row: Any) -> Sequence[Any]:
+    return row if isinstance(row, tuple | list) else (row,)
+
+
+def _row(row: Any) -> Any:
+    """A row of an iterable, as a dict or a list of cells."""
+    if isinstance(row, Mapping):
+        return row
+    if isinstance(row, np.ndarray) and row.dtype.kind in "OSU" and row.ndim == 1:
+        return row.tolist()
+    return list(_as_row(row))
+
+
+def account(**counts: Mapping[str, int]) -> str:
+    """The end of a sentence about what was read, from dicts of reason -> number.
+
+    Example:
+    >>> from keras_transformers.tables import account
+    >>> account(left_out={"blank": 2, "empty": 1}, repaired={})
+    '; left out: 2 blank, 1 empty'
+    """
+    text = ""
+    for what, reasons in counts.items():
+        if any(reasons.values()):
+            listed = ", ".join(f"{n:,} {reason}" for reason, n in reasons.items() if n)
+            text += f"; {what.replace('_', ' ')}: {listed}"
+    return text

@@ -182,7 +182,7 @@ def test_a_shard_that_cannot_be_read_ends_the_run(folder, monkeypatch):
     def fail(*_):
         raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr("keras_transformers.tables.files.open", fail, raising=False)
+    monkeypatch.setattr("keras_transformers.data.table_files.open", fail, raising=False)
     with pytest.raises(ValueError, match="cannot be read .Input/output error"):
         next(shards.blocks())
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from keras_transformers.array_files import MOST_MEMBERS, is_array, read_array, read_arrays
+from keras_transformers.data.array_files import MOST_MEMBERS, is_array, read_array, read_arrays
 
 RNG = np.random.default_rng(0)
 BANDS = RNG.integers(0, 256, (6, 5, 13), dtype="uint8")
