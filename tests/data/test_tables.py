@@ -615,7 +615,7 @@ def test_a_stream_with_missing_labels_has_whole_numbers_for_classes(tmp_path):
 
 @pytest.mark.parametrize("ending", PACK)
 def test_packed_text_that_grows_out_of_proportion_is_refused(tmp_path, monkeypatch, ending):
-    monkeypatch.setattr(tables.files, "UNPACKED", 1 << 10)
+    monkeypatch.setattr("keras_transformers.data.table_files.UNPACKED", 1 << 10)
     path = tmp_path / f"a.txt{ending}"
     path.write_bytes(PACK[ending](b"a cat sat.\n" * 100))
     assert tables.read_bytes(path, "a text") == b"a cat sat.\n" * 100
