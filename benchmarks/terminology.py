@@ -18,9 +18,9 @@ import sacrebleu
 
 import keras_transformers
 from benchmarks.report import heading, table, write
+from keras_transformers.core.words import kept_placeables
 from keras_transformers.export import Translator
 from keras_transformers.generation import BeamSearch
-from keras_transformers.placeables import kept_placeables
 
 
 def drawn_phrases(references, seed=7):

@@ -10,7 +10,7 @@ Sub-packages: `layers`, `models`, `generation`, `training`, `distribution`, `ins
 import importlib
 from typing import TYPE_CHECKING
 
-from keras_transformers.terminal import importing
+from keras_transformers.core.imports import importing
 
 with importing():
     from keras_transformers import (
@@ -24,7 +24,7 @@ with importing():
         saving,
         training,
     )
-    from keras_transformers.caching import compile_cache
+    from keras_transformers.core.caching import compile_cache
 
 if TYPE_CHECKING:
     from keras_transformers import (

@@ -9,7 +9,7 @@ import pathlib
 import runpy
 import sys
 
-from keras_transformers.extras import advice
+from keras_transformers.core.imports import advice
 
 COMMAND = "keras-transformers"
 RECIPES = (

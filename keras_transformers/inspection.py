@@ -7,8 +7,8 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_transformers.annotations import Array, Tensor
-from keras_transformers.gradients import gradient
+from keras_transformers.core.backend import gradient
+from keras_transformers.core.types import Array, Tensor
 
 
 def attention_maps(model: keras.layers.Layer, inputs: Any, match: str = "") -> dict[str, Array]:

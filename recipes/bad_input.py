@@ -103,7 +103,7 @@ def raise_at_interrupt():
 
 def _of_extras(error):
     """What to install; None of an error that is a fault of the code."""
-    from keras_transformers.extras import advice  # which imports TensorFlow
+    from keras_transformers.core.imports import advice  # which imports TensorFlow
 
     return advice(error) or (str(error) if error.name is None else None)
 

@@ -6,7 +6,7 @@ import json
 import keras
 import numpy as np
 
-from keras_transformers.contexts import without_context
+from keras_transformers.core.words import without_context
 from keras_transformers.export import Translator
 from keras_transformers.export.languages import LanguageChoice
 from keras_transformers.export.translation import LENGTHS

@@ -113,7 +113,6 @@ PRIVATE_IN_PYTHON = {"_asdict", "_exit", "_fields", "_replace"}
 
 # Private files that one other file imports; each may become a part of that file.
 SINGLE_IMPORTER = {
-    "event_files",
     "export.alternatives",
     "export.demanded_phrases",
     "export.further_functions",
@@ -128,7 +127,6 @@ SINGLE_IMPORTER = {
     "loading.published",
     "loading.saved_model",
     "models.calibration",
-    "optimizer_kernels",
     "pretrained.adapter_weights",
     "pretrained.beit",
     "pretrained.bert",

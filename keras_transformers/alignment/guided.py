@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformers.alignment.links import Links, Marks, Pairs
-from keras_transformers.annotations import Array, Tensor, Tokenizer
+from keras_transformers.core.types import Array, Tensor, Tokenizer
 from keras_transformers.models import AlignmentHead
 
 LENGTHS = (16, 32, 64, 128)  # that batches are padded to; longer pairs are left out

@@ -11,7 +11,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_transformers.annotations import Array, Tokenizer
+from keras_transformers.core.types import Array, Tokenizer
 from keras_transformers.inspection import attention_maps
 from keras_transformers.models import AlignmentHead
 from keras_transformers.text.tokenizers import cutter_of_targets, in_marks

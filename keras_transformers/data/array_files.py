@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_transformers.annotations import Array, StrPath
+from keras_transformers.core.types import Array, StrPath
 
 ENDINGS = (".npy", ".tif", ".tiff")
 NPY, TIFF, ZIP = b"\x93NUMPY", (b"II*\0", b"MM\0*"), b"PK"  # first bytes

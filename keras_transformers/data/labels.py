@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from keras_transformers.annotations import Array
+from keras_transformers.core.types import Array
 
 INDICATORS = {"0": 0, "1": 1, "0.0": 0, "1.0": 1, "False": 0, "True": 1}
 WITH_POINT = re.compile(r"-?\d+\.\d*(e-?\d+)?|-?\d+e-?\d+")  # a float as Python writes it

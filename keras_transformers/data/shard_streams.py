@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from keras_transformers.annotations import Array, StrPath
+from keras_transformers.core.types import Array, StrPath
 from keras_transformers.data.shards import LeftOut, Position, Shards
 from keras_transformers.data.streams import without_autotuning
 from keras_transformers.data.tables import account

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Protocol, Self, TypeAlias
 
 import numpy as np
 
-from keras_transformers.annotations import Array, StrPath
+from keras_transformers.core.types import Array, StrPath
 from keras_transformers.data.columns import Chosen, Column
 from keras_transformers.data.table_files import ENDINGS as TABLES
 from keras_transformers.data.table_files import NAMED_ENDINGS, ending, fitting_files, read_bytes

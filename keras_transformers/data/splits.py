@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 
 import numpy as np
 
-from keras_transformers.annotations import Array
+from keras_transformers.core.types import Array
 
 SHARE = 0.1  # of the rows
 LEAST, MOST = 50, 1000  # rows; fewer say little, and more say it no better

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from keras_transformers.annotations import Array, Tensor
+from keras_transformers.core.types import Array, Tensor
 
 
 def epochs(

@@ -21,7 +21,7 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Self, TypeAlias, cast
 
-from keras_transformers.annotations import StrPath
+from keras_transformers.core.types import StrPath
 from keras_transformers.data.columns import check_names_differ, is_unicode
 
 Records: TypeAlias = Iterator[Mapping[str, Any] | str]  # or why one is left out

@@ -4,7 +4,7 @@ from typing import Literal, TypedDict
 
 from keras import ops
 
-from keras_transformers.annotations import Tensor
+from keras_transformers.core.types import Tensor
 
 
 def corner_boxes(boxes: Tensor) -> Tensor:

@@ -7,8 +7,8 @@ from typing import Any
 
 from keras import ops
 
-from keras_transformers.annotations import Scalar, Tensor
-from keras_transformers.assertions import require_values
+from keras_transformers.core.assertions import require_values
+from keras_transformers.core.types import Scalar, Tensor
 from keras_transformers.detection.boxes import corner_boxes, generalized_iou
 from keras_transformers.detection.matching import match
 

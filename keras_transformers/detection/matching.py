@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 from keras import ops
 
-from keras_transformers.annotations import Index, Tensor
+from keras_transformers.core.types import Index, Tensor
 
 IMPOSSIBLE = 1e9  # in place of costs that are not finite, so that the search ends
 

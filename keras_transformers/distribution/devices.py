@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 import keras
 
-from keras_transformers.annotations import Array, StrPath
+from keras_transformers.core.types import Array, StrPath
 
 AXES = ("data", "model")
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from keras_transformers.annotations import ClassProblem
+from keras_transformers.core.types import ClassProblem
 from keras_transformers.models.base import SEVERAL, SINGLE
 
 THRESHOLD = 0.5  # probability from which on one of several labels is taken to be present

@@ -4,7 +4,7 @@ import pathlib
 from collections.abc import Sequence
 from typing import Any
 
-from keras_transformers.annotations import StrPath, Tokenizer
+from keras_transformers.core.types import StrPath, Tokenizer
 from keras_transformers.export.formats import Format, check_format, refuse_other_exports, write
 from keras_transformers.export.programs import Program
 from keras_transformers.export.served import Saving, Served

@@ -28,7 +28,7 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from keras_transformers.annotations import StrPath, Tokenizer
+from keras_transformers.core.types import StrPath, Tokenizer
 from keras_transformers.export import litert, onnx
 from keras_transformers.export.preprocessing_file import write_preprocessing
 from keras_transformers.export.programs import Program

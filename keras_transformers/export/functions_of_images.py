@@ -6,7 +6,7 @@ from typing import Literal, Unpack
 
 import keras
 
-from keras_transformers.annotations import ClassProblem, StrPath, Tokenizer
+from keras_transformers.core.types import ClassProblem, StrPath, Tokenizer
 from keras_transformers.export.convertible import Conversion
 from keras_transformers.export.detector import Detector
 from keras_transformers.export.image_encoder import ImageEncoder

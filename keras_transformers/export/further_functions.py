@@ -6,13 +6,13 @@ from typing import Any
 
 import tensorflow as tf
 
-from keras_transformers.confidence import ConfidenceCurve
 from keras_transformers.export.alternatives import Alternatives
 from keras_transformers.export.demanded_phrases import DemandedPhrases
 from keras_transformers.export.given_translations import GivenTranslations
 from keras_transformers.export.served import Served
 from keras_transformers.export.token_scores import TokenScores
 from keras_transformers.predictors import TranslatorPredictor
+from keras_transformers.predictors.quality import ConfidenceCurve
 
 
 class FurtherFunctions(Served):

@@ -7,7 +7,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_transformers.annotations import Array, ClassProblem
+from keras_transformers.core.types import Array, ClassProblem
 from keras_transformers.data.array_files import ANIMATED
 from keras_transformers.export.classes import Classes
 from keras_transformers.export.convertible import Convertible

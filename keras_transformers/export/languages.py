@@ -6,7 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from keras_transformers.annotations import Tokenizer
+from keras_transformers.core.types import Tokenizer
 from keras_transformers.generation.search import Search
 
 INPUT = tf.TensorSpec([None], tf.string, name="target_language")

@@ -10,7 +10,7 @@ import tempfile
 
 import tensorflow as tf
 
-from keras_transformers.annotations import Array
+from keras_transformers.core.types import Array
 from keras_transformers.export.programs import Program
 
 FILE = "model.tflite"

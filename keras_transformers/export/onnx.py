@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_transformers.annotations import Array
+from keras_transformers.core.types import Array
 from keras_transformers.export.programs import Program
 
 FILE = "model.onnx"

@@ -9,7 +9,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_transformers.annotations import Array, Tokenizer
+from keras_transformers.core.types import Array, Tokenizer
 from keras_transformers.detection import best_answers
 from keras_transformers.export.classes import Classes
 from keras_transformers.generation.request import padding_of

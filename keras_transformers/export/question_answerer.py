@@ -6,7 +6,7 @@ from typing import NamedTuple
 import keras
 import tensorflow as tf
 
-from keras_transformers.annotations import Tokenizer
+from keras_transformers.core.types import Tokenizer
 from keras_transformers.export.rounds import Rounds
 from keras_transformers.export.served import LENGTHS, Served, bounded, lengths_for
 from keras_transformers.generation.request import padding_of

@@ -6,7 +6,7 @@ from typing import Any, Literal
 import keras
 import tensorflow as tf
 
-from keras_transformers.annotations import Array, Tokenizer
+from keras_transformers.core.types import Array, Tokenizer
 from keras_transformers.export.convertible import Convertible
 from keras_transformers.export.preprocessing_file import of_texts
 from keras_transformers.export.programs import Program, sentence_program, vectors

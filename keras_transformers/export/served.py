@@ -11,7 +11,7 @@ from typing import Any, Literal, TypedDict
 import numpy as np
 import tensorflow as tf
 
-from keras_transformers.annotations import StrPath, Tokenizer, Values
+from keras_transformers.core.types import StrPath, Tokenizer, Values
 from keras_transformers.export.formats import PROGRAM, refuse_other_exports
 from keras_transformers.export.rounds import CompiledRounds, PortableRounds, Rounds, is_seeded
 from keras_transformers.export.warm_up import warm_up_records, write_warm_up

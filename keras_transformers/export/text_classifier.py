@@ -6,7 +6,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from keras_transformers.annotations import Array, ClassProblem, Tokenizer
+from keras_transformers.core.types import Array, ClassProblem, Tokenizer
 from keras_transformers.export.classes import Classes
 from keras_transformers.export.convertible import Convertible
 from keras_transformers.export.preprocessing_file import of_texts

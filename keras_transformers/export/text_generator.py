@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from keras_transformers.annotations import Tokenizer
+from keras_transformers.core.types import Tokenizer
 from keras_transformers.export.given_translations import GivenTexts
 from keras_transformers.export.rounds import (
     Rounds,

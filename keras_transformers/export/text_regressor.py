@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import keras
 import tensorflow as tf
 
-from keras_transformers.annotations import Array, Tokenizer
+from keras_transformers.core.types import Array, Tokenizer
 from keras_transformers.export.rounds import Rounds
 from keras_transformers.export.served import LENGTHS, Served, bounded, lengths_for, strings
 from keras_transformers.generation.request import padding_of

@@ -4,10 +4,10 @@ from typing import Any
 
 import tensorflow as tf
 
-from keras_transformers.confidence import ConfidenceCurve
 from keras_transformers.export.besides import Besides
 from keras_transformers.export.rounds import Rounds, sequences_of
 from keras_transformers.generation.request import padding_of
+from keras_transformers.predictors.quality import ConfidenceCurve
 from keras_transformers.text.tokenizers import rows_of
 
 

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from keras_transformers.annotations import Tokenizer
-from keras_transformers.contexts import refused_context
+from keras_transformers.core.types import Tokenizer
+from keras_transformers.core.words import refused_context
 from keras_transformers.export.further_functions import FurtherFunctions
 from keras_transformers.export.languages import LanguageChoice
 from keras_transformers.export.lists import Lists

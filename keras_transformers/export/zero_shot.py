@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
-from keras_transformers.annotations import Array, Tokenizer
+from keras_transformers.core.types import Array, Tokenizer
 from keras_transformers.export.images import decoded_pixels
 from keras_transformers.export.rounds import Rounds
 from keras_transformers.export.served import Served, bounded, lengths_for, strings

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal, Self
 import keras
 import numpy as np
 
-from keras_transformers.annotations import Array, StrPath
+from keras_transformers.core.types import Array, StrPath
 from keras_transformers.data.columns import Chosen
 from keras_transformers.data.splits import find_parts, part_of
 from keras_transformers.data.table_files import ENDINGS, ending

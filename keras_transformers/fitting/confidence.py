@@ -2,10 +2,9 @@
 
 from collections.abc import Sequence
 
-from keras_transformers.confidence import ConfidenceCurve
 from keras_transformers.export import Translator
 from keras_transformers.predictors import TranslatorPredictor
-from keras_transformers.predictors.quality import mean_log_probability
+from keras_transformers.predictors.quality import ConfidenceCurve, mean_log_probability
 from keras_transformers.training import sentence_chrf
 
 

@@ -6,7 +6,7 @@ import pathlib
 from typing import Any
 
 from keras_transformers import generation, pretrained, saving
-from keras_transformers.annotations import StrPath
+from keras_transformers.core.types import StrPath
 from keras_transformers.fitting.held import Held
 from keras_transformers.pretrained.files import read_json
 

@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformers import export
-from keras_transformers.annotations import ClassProblem
+from keras_transformers.core.types import ClassProblem
 from keras_transformers.data.columns import Chosen
 from keras_transformers.data.splits import held_out
 from keras_transformers.fitting.base import (

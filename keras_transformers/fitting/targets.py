@@ -7,7 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from keras_transformers.annotations import Array, ProblemType
+from keras_transformers.core.types import Array, ProblemType
 from keras_transformers.data.columns import LABELS, TEXTS, Chosen
 from keras_transformers.data.labels import indicated_classes, indicated_names, several_hot
 from keras_transformers.data.tables import read_rows

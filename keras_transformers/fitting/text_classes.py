@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformers import export
-from keras_transformers.annotations import Array, ProblemType
+from keras_transformers.core.types import Array, ProblemType
 from keras_transformers.data.columns import Chosen
 from keras_transformers.fitting.base import (
     Asked,

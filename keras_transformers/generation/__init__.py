@@ -1,6 +1,6 @@
 """Decoding: searches over one `decode_step`, sharing one key/value cache."""
 
-from keras_transformers.annotations import BackPointers
+from keras_transformers.core.types import BackPointers
 from keras_transformers.generation.beam import BeamSearch, coverage_penalty, length_penalty
 from keras_transformers.generation.boundaries import Boundaries, StopStrings
 from keras_transformers.generation.constraints import Constraints

@@ -6,7 +6,7 @@ from typing import Any, Literal
 import numpy as np
 from keras import ops
 
-from keras_transformers.annotations import BackPointers, Index, Tensor
+from keras_transformers.core.types import BackPointers, Index, Tensor
 from keras_transformers.generation.constraints import Constraints
 from keras_transformers.generation.phrases import Progress, after, next_ids, standing
 from keras_transformers.generation.request import (

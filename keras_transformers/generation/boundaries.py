@@ -10,7 +10,8 @@ from typing import Any, TypeVar, cast
 import numpy as np
 from keras import ops
 
-from keras_transformers.annotations import Array, Index, Tensor, Tokenizer
+from keras_transformers.core.types import Array, Index, Tensor, Tokenizer
+from keras_transformers.core.words import byte_letters
 from keras_transformers.generation.request import (
     Request,
     in_prompt,
@@ -22,7 +23,6 @@ from keras_transformers.generation.request import (
     prompt_lengths,
     take_at,
 )
-from keras_transformers.words import byte_letters
 
 ROOT = 0  # state of the automaton where no string has begun
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}".encode()

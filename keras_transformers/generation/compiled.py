@@ -9,8 +9,8 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_transformers.accelerators import compiled
-from keras_transformers.annotations import Array, Tensor
+from keras_transformers.core.backend import compiled
+from keras_transformers.core.types import Array, Tensor
 from keras_transformers.generation.boundaries import StopStrings
 from keras_transformers.generation.decode import begin, decode
 from keras_transformers.generation.inputs import check_sound

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from keras import ops
 
-from keras_transformers.annotations import Index, Tensor
+from keras_transformers.core.types import Index, Tensor
 from keras_transformers.generation.boundaries import Boundaries
 from keras_transformers.generation.phrases import Progress, demands_of, first_progress, leave_room
 from keras_transformers.generation.request import (

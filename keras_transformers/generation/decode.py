@@ -4,8 +4,8 @@ from typing import Any, cast
 
 from keras import ops
 
-from keras_transformers.annotations import Index, Tensor
-from keras_transformers.assertions import at_most, require
+from keras_transformers.core.assertions import at_most, require
+from keras_transformers.core.types import Index, Tensor
 from keras_transformers.generation.request import (
     IMPOSSIBLE,
     Begun,

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, cast, overload
 import keras
 import numpy as np
 
-from keras_transformers.annotations import Array, Ids
+from keras_transformers.core.types import Array, Ids
 from keras_transformers.generation.beam import BeamSearch
 from keras_transformers.generation.boundaries import StopStrings
 from keras_transformers.generation.compiled import run_batch, run_in_parts, uniform_of

@@ -5,7 +5,7 @@ from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
-from keras_transformers.annotations import Array, Ids
+from keras_transformers.core.types import Array, Ids
 from keras_transformers.generation.beam import BeamSearch
 from keras_transformers.generation.boundaries import StartId
 from keras_transformers.generation.request import (

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from keras import ops
 
-from keras_transformers.annotations import Index, Tensor
+from keras_transformers.core.types import Index, Tensor
 from keras_transformers.generation.request import Demands, Request, any_of, limits_of, number_of
 
 NONE = -1  # no token

@@ -9,7 +9,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_transformers.annotations import BackPointers, Index, Tensor
+from keras_transformers.core.types import BackPointers, Index, Tensor
 from keras_transformers.layers.portable import KERNELS
 
 MASKED = -1e9  # score of what must not be chosen; finite, so that sums stay finite

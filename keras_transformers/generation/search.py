@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, Protocol, Self, TypeAlias
 import keras
 from keras import ops
 
-from keras_transformers.annotations import BackPointers, Index, Tensor
+from keras_transformers.core.types import BackPointers, Index, Tensor
 from keras_transformers.generation.constraints import Constraints
 from keras_transformers.generation.phrases import first_progress
 from keras_transformers.generation.request import (

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Self, cast
 import numpy as np
 from keras import ops
 
-from keras_transformers.annotations import Array, BackPointers, Index, StrPath, Tensor
+from keras_transformers.core.types import Array, BackPointers, Index, StrPath, Tensor
 from keras_transformers.data.array_files import read_arrays
 from keras_transformers.generation.constraints import Constraints
 from keras_transformers.generation.request import (

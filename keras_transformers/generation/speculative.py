@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, cast
 import keras
 from keras import ops
 
-from keras_transformers.annotations import Tensor
+from keras_transformers.core.types import Tensor
 from keras_transformers.generation.constraints import Constraints
 from keras_transformers.generation.request import (
     Decodable,

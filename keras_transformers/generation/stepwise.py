@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from keras import ops
 
-from keras_transformers.annotations import Index, Tensor
+from keras_transformers.core.types import Index, Tensor
 from keras_transformers.generation.constraints import Constraints
 from keras_transformers.generation.phrases import after_each
 from keras_transformers.generation.request import (

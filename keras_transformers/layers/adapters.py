@@ -10,7 +10,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_transformers.annotations import Array, Mixin, Tensor
+from keras_transformers.core.types import Array, Mixin, Tensor
 from keras_transformers.layers.low_rank import LowRank, LowRankSettings
 
 ADAPTERS, FROZEN = "adapters", "frozen_weights"  # of a build configuration

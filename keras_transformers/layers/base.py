@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Unpack
 import keras
 import numpy as np
 
-from keras_transformers.annotations import LayerOptions, Mixin
+from keras_transformers.core.types import LayerOptions, Mixin
 from keras_transformers.layers.adapters import (
     ADAPTERS,
     FROZEN,

@@ -8,7 +8,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_transformers.annotations import Array, Shape, Tensor
+from keras_transformers.core.types import Array, Shape, Tensor
 
 
 def refuse(layer: Any, argument: str, expected: str, received: Any) -> NoReturn:

@@ -5,7 +5,7 @@ from typing import Any, Literal, Unpack
 import keras
 from keras import ops
 
-from keras_transformers.annotations import Activation, Index, LayerOptions, Shape, Tensor
+from keras_transformers.core.types import Activation, Index, LayerOptions, Shape, Tensor
 from keras_transformers.layers.base import BaseLayer
 from keras_transformers.layers.checks import check_floating
 from keras_transformers.layers.patches import check_map

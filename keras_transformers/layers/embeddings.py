@@ -11,8 +11,8 @@ import numpy as np
 from keras import ops
 from keras.quantizers import abs_max_quantize
 
-from keras_transformers.annotations import Array, LayerOptions, Shape, Tensor
-from keras_transformers.gradients import custom_gradient
+from keras_transformers.core.backend import custom_gradient
+from keras_transformers.core.types import Array, LayerOptions, Shape, Tensor
 from keras_transformers.layers.adapters import Adapted
 from keras_transformers.layers.base import BaseLayer
 from keras_transformers.layers.checks import as_ids, check_ids, refuse

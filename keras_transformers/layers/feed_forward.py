@@ -5,8 +5,8 @@ from typing import Any, Unpack
 import keras
 from keras import ops
 
-from keras_transformers.annotations import Activation, LayerOptions, Shape, Tensor
-from keras_transformers.gradients import custom_gradient
+from keras_transformers.core.backend import custom_gradient
+from keras_transformers.core.types import Activation, LayerOptions, Shape, Tensor
 from keras_transformers.layers.base import BaseLayer, ReadByBuild, is_output_first
 from keras_transformers.layers.checks import rate, whole_number
 from keras_transformers.layers.convolutions import Depthwise

@@ -11,7 +11,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_transformers.annotations import Array, Shape, Tensor
+from keras_transformers.core.types import Array, Shape, Tensor
 from keras_transformers.layers.portable import KERNELS
 
 

@@ -10,8 +10,8 @@ from typing import Any, Literal, Unpack
 import keras
 from keras import ops
 
-from keras_transformers.annotations import Activation, LayerOptions, MaybeWeights, Shape, Tensor
-from keras_transformers.assertions import at_most, require, same
+from keras_transformers.core.assertions import at_most, require, same
+from keras_transformers.core.types import Activation, LayerOptions, MaybeWeights, Shape, Tensor
 from keras_transformers.layers.attention.scores import masked_softmax
 from keras_transformers.layers.base import BaseLayer, ReadByBuild, frozen_like, output_spec_of_call
 from keras_transformers.layers.checks import check_sequence, named, rate, refuse, whole_number

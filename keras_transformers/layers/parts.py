@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 
 import keras
 
-from keras_transformers.annotations import Part
+from keras_transformers.core.types import Part
 from keras_transformers.layers.base import BaseLayer, copy_trainable
 from keras_transformers.layers.checks import beside, refuse
 

@@ -7,7 +7,8 @@ from typing import Any, Unpack
 import keras
 from keras import ops
 
-from keras_transformers.annotations import (
+from keras_transformers.core.assertions import at_most, divides, require, same
+from keras_transformers.core.types import (
     Array,
     Index,
     Initializer,
@@ -16,7 +17,6 @@ from keras_transformers.annotations import (
     Shape,
     Tensor,
 )
-from keras_transformers.assertions import at_most, divides, require, same
 from keras_transformers.layers.base import BaseLayer, frozen_like
 from keras_transformers.layers.checks import check_floating, check_sequence, whole_number
 from keras_transformers.layers.parts import norm_prototype

@@ -5,7 +5,7 @@ from typing import Any, Unpack
 import keras
 from keras import ops
 
-from keras_transformers.annotations import Activation, LayerOptions, Shape, Tensor
+from keras_transformers.core.types import Activation, LayerOptions, Shape, Tensor
 from keras_transformers.layers.attention.multi_head import CrossAttention
 from keras_transformers.layers.base import BaseLayer
 from keras_transformers.layers.checks import check_sequence, whole_number

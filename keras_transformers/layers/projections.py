@@ -8,7 +8,7 @@ from typing import Any
 
 from keras import ops
 
-from keras_transformers.annotations import Tensor
+from keras_transformers.core.types import Tensor
 from keras_transformers.layers.adapters import altered
 from keras_transformers.layers.portable import KERNELS
 

@@ -6,7 +6,7 @@ from typing import Any, Unpack
 import keras
 from keras import ops
 
-from keras_transformers.annotations import LayerOptions, Shape, Tensor
+from keras_transformers.core.types import LayerOptions, Shape, Tensor
 from keras_transformers.layers import checks
 from keras_transformers.layers.base import BaseLayer
 

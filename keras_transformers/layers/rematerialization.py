@@ -7,7 +7,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_transformers.annotations import Mixin
+from keras_transformers.core.types import Mixin
 
 
 class _BlockNames:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from keras_transformers import pretrained, saving
-from keras_transformers.annotations import StrPath
+from keras_transformers.core.types import StrPath
 from keras_transformers.loading import saved_model
 from keras_transformers.predictors import Predictor
 from keras_transformers.predictors.base import check_process

@@ -4,9 +4,9 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Self
 
-from keras_transformers.annotations import StrPath
+from keras_transformers.core.types import StrPath
+from keras_transformers.core.words import words_of
 from keras_transformers.data.table_files import read_bytes
-from keras_transformers.words import words_of
 
 _HANGUL = re.compile(r"[\uac00-\ud7a3]")
 # Particles that Korean writes at the end of a noun.

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Literal, TypeAlias
 
-from keras_transformers.placeables import KINDS, placeables
+from keras_transformers.core.words import KINDS, placeables
 
 
 @dataclasses.dataclass(frozen=True)

@@ -11,7 +11,7 @@ import unicodedata
 from collections.abc import Callable, Iterable
 from typing import Literal, Self, TypeAlias
 
-from keras_transformers.placeables import placeables, without_placeables
+from keras_transformers.core.words import placeables, without_placeables
 
 Pair: TypeAlias = tuple[str, str]  # source and target
 _LETTERS = re.compile(r"[^\W\d_]+")

@@ -5,9 +5,9 @@ import gettext
 import re
 from collections.abc import Callable, Sequence
 
+from keras_transformers.core.words import placeables
 from keras_transformers.localization.marks import Parts, Segment, with_breaks
 from keras_transformers.localization.text_file import TextFile
-from keras_transformers.placeables import placeables
 
 WIDTH = 79  # of a line, as gettext wraps it
 _STATEMENT = re.compile(r"\s*(msgctxt|msgid_plural|msgid|msgstr(?:\[(\d+)\])?)\s*(\".*)\Z")

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple, cast
 
 from keras import ops
 
-from keras_transformers.annotations import BackPointers, Cache, Index, Tensor
+from keras_transformers.core.types import BackPointers, Cache, Index, Tensor
 from keras_transformers.layers.attention.cached import (
     block_positions,
     cache_in,

@@ -6,7 +6,7 @@ from typing import Any, Literal, Self, Unpack
 import keras
 from keras import ops
 
-from keras_transformers.annotations import Config, LayerOptions, Part, Tensor
+from keras_transformers.core.types import Config, LayerOptions, Part, Tensor
 from keras_transformers.detection import SetCriterion
 from keras_transformers.layers import relative_coordinates
 from keras_transformers.layers.parts import part, serialized_parts

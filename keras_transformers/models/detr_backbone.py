@@ -7,8 +7,8 @@ from typing import Any, Literal, NamedTuple, Self, TypeAlias, Unpack
 import keras
 from keras import ops
 
-from keras_transformers.annotations import Config, Index, LayerOptions, Shape, Tensor
-from keras_transformers.assertions import require, same
+from keras_transformers.core.assertions import require, same
+from keras_transformers.core.types import Config, Index, LayerOptions, Shape, Tensor
 from keras_transformers.layers import relative_coordinates, sinusoidal_coordinates
 from keras_transformers.layers.base import BaseLayer, frozen_like
 from keras_transformers.layers.checks import refuse, whole_number

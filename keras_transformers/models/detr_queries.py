@@ -7,8 +7,8 @@ from typing import Any, NamedTuple, Unpack
 import keras
 from keras import ops
 
-from keras_transformers.annotations import Config, Index, LayerOptions, Shape, Tensor
-from keras_transformers.assertions import at_most, require
+from keras_transformers.core.assertions import at_most, require
+from keras_transformers.core.types import Config, Index, LayerOptions, Shape, Tensor
 from keras_transformers.layers import sinusoidal_coordinates
 from keras_transformers.layers.base import BaseLayer
 from keras_transformers.layers.checks import whole_number

@@ -7,7 +7,7 @@ from typing import Any, Unpack
 import keras
 from keras import ops
 
-from keras_transformers.annotations import LayerOptions, Part, Shape, Tensor
+from keras_transformers.core.types import LayerOptions, Part, Shape, Tensor
 from keras_transformers.layers import TokenEmbedding
 from keras_transformers.layers.checks import refuse, whole_number
 from keras_transformers.layers.parts import part, serialized

@@ -8,7 +8,7 @@ from typing import Any, Literal, Self, TypeAlias
 import keras
 from keras import ops
 
-from keras_transformers.annotations import Config, LayerOptions, Part, ProblemType, Shape, Tensor
+from keras_transformers.core.types import Config, LayerOptions, Part, ProblemType, Shape, Tensor
 from keras_transformers.layers.base import set_trainable
 from keras_transformers.layers.parts import Prototype, serialized, serialized_parts
 from keras_transformers.models.base import BaseModel, check_sizes, transfer

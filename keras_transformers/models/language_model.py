@@ -6,7 +6,7 @@ from typing import Any, Literal, Self, TypeAlias, Unpack
 import keras
 from keras import ops
 
-from keras_transformers.annotations import (
+from keras_transformers.core.types import (
     Activation,
     BackPointers,
     Index,

@@ -8,7 +8,7 @@ from typing import Any, Self, Unpack
 import keras
 from keras import ops
 
-from keras_transformers.annotations import Config, Index, LayerOptions, Part, Shape, Tensor
+from keras_transformers.core.types import Config, Index, LayerOptions, Part, Shape, Tensor
 from keras_transformers.detection.criterion import of_images
 from keras_transformers.layers import EncoderBlock, patchify, unpatchify
 from keras_transformers.layers.base import frozen_like

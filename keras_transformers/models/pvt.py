@@ -6,7 +6,7 @@ from typing import Any, Literal, Self, Unpack
 
 import keras
 
-from keras_transformers.annotations import ProblemType, Tensor
+from keras_transformers.core.types import ProblemType, Tensor
 from keras_transformers.layers import (
     ConvolutionalFeedForward,
     EncoderBlock,

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Unpack
 import keras
 from keras import ops
 
-from keras_transformers.annotations import BackPointers, Index, LayerOptions, Shape, Tensor
+from keras_transformers.core.types import BackPointers, Index, LayerOptions, Shape, Tensor
 from keras_transformers.layers import CrossAttention, Dropout, TokenEmbedding, padding_mask
 from keras_transformers.layers.attention.scores import GivenScore
 from keras_transformers.layers.mixers import BidirectionalRNN, with_a_step

@@ -7,7 +7,7 @@ from typing import Any, Literal, Self, Unpack
 import keras
 from keras import ops
 
-from keras_transformers.annotations import ProblemType, Shape, Tensor
+from keras_transformers.core.types import ProblemType, Shape, Tensor
 from keras_transformers.layers import ConvolutionNorm, ResidualBlock
 from keras_transformers.models.base import (
     Configuration,

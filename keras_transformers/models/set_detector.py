@@ -7,7 +7,7 @@ from typing import Any, Self, Unpack
 import keras
 from keras import ops
 
-from keras_transformers.annotations import Config, LayerOptions, Part, Shape, Tensor
+from keras_transformers.core.types import Config, LayerOptions, Part, Shape, Tensor
 from keras_transformers.detection import SetCriterion
 from keras_transformers.layers import (
     ConditionalDecoderBlock,

@@ -7,7 +7,7 @@ from typing import Any, Literal, Self, Unpack
 import keras
 from keras import ops
 
-from keras_transformers.annotations import Activation, Config, Part, ProblemType, Tensor
+from keras_transformers.core.types import Activation, Config, Part, ProblemType, Tensor
 from keras_transformers.layers import (
     FeedForward,
     PatchEmbedding,

@@ -5,14 +5,7 @@ from typing import Any, Literal, Self, TypeAlias, Unpack
 import keras
 from keras import ops
 
-from keras_transformers.annotations import (
-    Activation,
-    LayerOptions,
-    Part,
-    ProblemType,
-    Shape,
-    Tensor,
-)
+from keras_transformers.core.types import Activation, LayerOptions, Part, ProblemType, Shape, Tensor
 from keras_transformers.layers import (
     EncoderBlock,
     FeedForward,

@@ -7,14 +7,7 @@ from typing import Any, Literal, TypeAlias, Unpack
 import keras
 from keras import ops
 
-from keras_transformers.annotations import (
-    Activation,
-    LayerOptions,
-    Part,
-    ProblemType,
-    Shape,
-    Tensor,
-)
+from keras_transformers.core.types import Activation, LayerOptions, Part, ProblemType, Shape, Tensor
 from keras_transformers.layers import Dropout, padding_mask
 from keras_transformers.layers.attention.scores import soft_capped
 from keras_transformers.layers.base import BaseLayer, ReadByBuild

@@ -10,8 +10,8 @@ from typing import Any, ClassVar, NoReturn, Self, TypeAlias, Unpack
 import keras
 from keras import ops
 
-from keras_transformers.annotations import Index, LayerOptions, Part, ProblemType, Shape, Tensor
-from keras_transformers.assertions import at_most, require
+from keras_transformers.core.assertions import at_most, require
+from keras_transformers.core.types import Index, LayerOptions, Part, ProblemType, Shape, Tensor
 from keras_transformers.layers import (
     Dropout,
     PositionalEncoding,

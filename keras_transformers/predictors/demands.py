@@ -6,10 +6,9 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from keras_transformers.annotations import StrPath
-from keras_transformers.contexts import without_context
+from keras_transformers.core.types import StrPath
+from keras_transformers.core.words import kept_as_written, without_context
 from keras_transformers.localization.glossary import Glossary
-from keras_transformers.placeables import kept_as_written
 
 MOST = 12  # phrases of one sentence; what is behind them is not demanded
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from keras_transformers.annotations import Array, StrPath
+from keras_transformers.core.types import Array, StrPath
 from keras_transformers.data.array_files import (
     ANIMATED,
     as_bytes,

@@ -7,7 +7,7 @@ from typing import Any, Self
 import numpy as np
 import tensorflow as tf
 
-from keras_transformers.contexts import refused_context
+from keras_transformers.core.words import refused_context
 from keras_transformers.predictors.base import received
 from keras_transformers.predictors.texts import TextPredictor, pairs_of, scores_of
 

@@ -6,7 +6,7 @@ import pathlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
-from keras_transformers.annotations import StrPath
+from keras_transformers.core.types import StrPath
 
 
 class Learning:

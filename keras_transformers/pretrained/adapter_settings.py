@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from keras_transformers.annotations import StrPath
+from keras_transformers.core.types import StrPath
 from keras_transformers.layers.low_rank import LowRankSettings
 from keras_transformers.pretrained.files import read_json, write_json
 

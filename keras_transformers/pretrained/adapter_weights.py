@@ -11,7 +11,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_transformers.annotations import Array, StrPath
+from keras_transformers.core.types import Array, StrPath
 from keras_transformers.layers import TokenEmbedding
 from keras_transformers.layers.adapters import KINDS, Adapted, adaptable
 from keras_transformers.layers.low_rank import LowRankSettings

@@ -7,7 +7,7 @@ from typing import Any
 
 import keras
 
-from keras_transformers.annotations import StrPath
+from keras_transformers.core.types import StrPath
 from keras_transformers.pretrained.adapter_settings import write_settings
 from keras_transformers.pretrained.adapter_weights import (
     FILE,

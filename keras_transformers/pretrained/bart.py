@@ -7,7 +7,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_transformers.annotations import Array
+from keras_transformers.core.types import Array
 from keras_transformers.layers import (
     CausalSelfAttention,
     CrossAttention,

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_transformers.annotations import Array, StrPath
+from keras_transformers.core.types import Array, StrPath
 from keras_transformers.saving.untrusted_files import parse_json
 from keras_transformers.saving.weights import entries, open_tensors
 

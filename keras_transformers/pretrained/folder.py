@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias, overload
 import keras
 
 from keras_transformers import models
-from keras_transformers.annotations import StrPath
+from keras_transformers.core.types import StrPath
 from keras_transformers.models import TextEncoder
 from keras_transformers.models.base import PROBLEMS, check_choice
 from keras_transformers.pretrained import quantised

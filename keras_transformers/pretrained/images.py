@@ -6,7 +6,7 @@ import pathlib
 import re
 from typing import TYPE_CHECKING, Any, Literal
 
-from keras_transformers.annotations import StrPath
+from keras_transformers.core.types import StrPath
 from keras_transformers.pretrained.files import CONFIG, find, read_json, write_json
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ import json
 import pathlib
 from typing import Any
 
-from keras_transformers.annotations import StrPath
+from keras_transformers.core.types import StrPath
 from keras_transformers.pretrained.files import MOST_JSON, find, read_json
 from keras_transformers.pretrained.tokenizer_settings import lower_case, read_settings
 

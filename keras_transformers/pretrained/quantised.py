@@ -8,7 +8,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_transformers.annotations import Array, StrPath
+from keras_transformers.core.types import Array, StrPath
 from keras_transformers.layers.base import PolicyOfParts
 from keras_transformers.pretrained.family import Family
 from keras_transformers.pretrained.files import Tensors

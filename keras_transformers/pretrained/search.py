@@ -4,7 +4,7 @@ import pathlib
 import warnings
 from typing import Any, NamedTuple
 
-from keras_transformers.annotations import StrPath
+from keras_transformers.core.types import StrPath
 from keras_transformers.generation import BeamSearch, Boundaries, Constraints, Greedy, Sampling
 from keras_transformers.generation.search import Search
 from keras_transformers.pretrained.files import CONFIG, find, read_json

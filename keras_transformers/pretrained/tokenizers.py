@@ -5,7 +5,7 @@ from __future__ import annotations
 import pathlib
 from typing import TYPE_CHECKING, Any, cast
 
-from keras_transformers.annotations import StrPath
+from keras_transformers.core.types import StrPath
 from keras_transformers.pretrained.files import find, read_json, write_json
 from keras_transformers.pretrained.piece_tokenizers import (
     OF_FAIRSEQ,

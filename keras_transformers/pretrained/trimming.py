@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from keras import ops
 
-from keras_transformers.annotations import Array
+from keras_transformers.core.types import Array
 from keras_transformers.generation import Boundaries, Constraints
 from keras_transformers.layers.adapters import is_altered
 from keras_transformers.layers.base import has_output_first, output_first

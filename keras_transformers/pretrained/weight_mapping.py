@@ -11,7 +11,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_transformers.annotations import Array
+from keras_transformers.core.types import Array
 from keras_transformers.layers.adapters import is_altered, kernel_of
 from keras_transformers.layers.low_rank import LowRank
 from keras_transformers.pretrained.files import MOST_VALUES, Tensors

@@ -13,7 +13,7 @@ from typing import Any
 
 import keras
 
-from keras_transformers.annotations import StrPath
+from keras_transformers.core.types import StrPath
 from keras_transformers.saving.untrusted_files import (
     CONFIG,
     METADATA,

@@ -15,7 +15,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_transformers.annotations import Array, StrPath
+from keras_transformers.core.types import Array, StrPath
 from keras_transformers.saving.untrusted_files import (
     PICKLES,
     WEIGHTS,

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from keras_transformers.annotations import Strings, Tokenizer, Values
+from keras_transformers.core.types import Strings, Tokenizer, Values
 from keras_transformers.data.streams import keys, orders, without_autotuning
 from keras_transformers.text.corpus import Mixture
 from keras_transformers.text.subword_sampling import SubwordSampler, can_be_drawn

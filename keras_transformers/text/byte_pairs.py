@@ -9,7 +9,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_transformers.annotations import Strings, StrPath
+from keras_transformers.core.types import Strings, StrPath
+from keras_transformers.core.words import byte_letters
 from keras_transformers.data.table_files import read_bytes
 from keras_transformers.text.cutting import (
     SEPARATOR,
@@ -24,7 +25,6 @@ from keras_transformers.text.cutting import (
     write_added,
 )
 from keras_transformers.text.tokenizers import GivenIds, given_ids, given_row
-from keras_transformers.words import byte_letters
 
 END, MASK = "<|endoftext|>", "<mask>"
 # The published pattern without its look-ahead, before which strings are cut.
@@ -61,7 +61,7 @@ class BytePairTokenizer(tf.Module):
 
     Example:
     >>> from keras_transformers.text import BytePairTokenizer
-    >>> from keras_transformers.words import byte_letters
+    >>> from keras_transformers.core.words import byte_letters
     >>> pieces = [*byte_letters(), "at", "cat", "<|endoftext|>"]
     >>> vocab = {piece: number for number, piece in enumerate(pieces)}
     >>> tokenizer = BytePairTokenizer(vocab, [("a", "t"), ("c", "at")])

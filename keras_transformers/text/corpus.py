@@ -11,8 +11,8 @@ from typing import Any, Self
 import numpy as np
 import tensorflow as tf
 
-from keras_transformers.annotations import Array, Tokenizer
-from keras_transformers.contexts import in_context, without_context
+from keras_transformers.core.types import Array, Tokenizer
+from keras_transformers.core.words import in_context, without_context
 from keras_transformers.data.columns import PAIRS, Chosen, Column
 from keras_transformers.data.splits import held_out
 from keras_transformers.data.streams import of_epoch, orders

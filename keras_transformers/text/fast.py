@@ -9,7 +9,7 @@ from typing import Any, Self, cast
 import keras
 import tensorflow as tf
 
-from keras_transformers.annotations import Strings
+from keras_transformers.core.types import Strings
 from keras_transformers.text.cutting import valid
 from keras_transformers.text.host import FromDefinition, check_ops, has_package
 from keras_transformers.text.in_graph.program import Program

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import tensorflow as tf
 
-from keras_transformers.annotations import Array
+from keras_transformers.core.types import Array
 
 Rows: TypeAlias = Callable[[list[str]], Sequence[Sequence[int]] | Sequence[Sequence[str]]]
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from keras_transformers.annotations import Array, Values
+from keras_transformers.core.types import Array, Values
 from keras_transformers.data.streams import Draws, keys, without_autotuning
 from keras_transformers.text.packing import within
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from keras_transformers.annotations import Array
+from keras_transformers.core.types import Array
 from keras_transformers.data.streams import keys, without_autotuning
 
 CHUNK = 8192  # pairs that are packed at a time

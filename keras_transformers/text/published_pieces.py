@@ -13,7 +13,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_transformers.annotations import Array, Strings
+from keras_transformers.core.types import Array, Strings
 from keras_transformers.text.cutting import (
     SPACES,
     AddedToken,

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from keras_transformers.annotations import Array, Tokenizer
+from keras_transformers.core.types import Array, Tokenizer
 from keras_transformers.data.labels import indicated_names, indicator_size, names_of, whole_number
 from keras_transformers.data.shard_streams import Encoded
 from keras_transformers.data.shards import as_texts

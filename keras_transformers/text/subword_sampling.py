@@ -12,9 +12,9 @@ from typing import Any, TypeGuard
 
 import numpy as np
 
-from keras_transformers.annotations import Array, Tokenizer, Values
-from keras_transformers.contexts import SEPARATOR
-from keras_transformers.extras import needed_by
+from keras_transformers.core.imports import needed_by
+from keras_transformers.core.types import Array, Tokenizer, Values
+from keras_transformers.core.words import SEPARATOR
 from keras_transformers.text.sentence_pieces import SentencePieceTokenizer
 
 SPACE = "▁"

@@ -12,7 +12,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from keras_transformers.annotations import StrPath
+from keras_transformers.core.types import StrPath
 from keras_transformers.data.columns import LABELS, TEXTS, Chosen, Column
 from keras_transformers.data.labels import OUTSIDE, numbered
 from keras_transformers.data.splits import held_out

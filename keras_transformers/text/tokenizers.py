@@ -13,8 +13,8 @@ from typing import Any, Self, TypeAlias, cast
 import numpy as np
 import tensorflow as tf
 
-from keras_transformers.annotations import Array, Tensor, Tokenizer, Values
-from keras_transformers.contexts import SEPARATOR
+from keras_transformers.core.types import Array, Tensor, Tokenizer, Values
+from keras_transformers.core.words import SEPARATOR
 
 GivenIds: TypeAlias = Values | tf.RaggedTensor
 

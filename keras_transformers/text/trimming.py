@@ -12,7 +12,8 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 import tensorflow as tf
 
-from keras_transformers.annotations import Array
+from keras_transformers.core.types import Array
+from keras_transformers.core.words import byte_letters
 from keras_transformers.text.byte_pairs import BytePairTokenizer
 from keras_transformers.text.published_pieces import (
     FairseqTokenizer,
@@ -26,7 +27,6 @@ from keras_transformers.text.sentence_pieces import (
 )
 from keras_transformers.text.tokenizers import cutter_of_targets, given_texts
 from keras_transformers.text.wordpiece import SPECIAL, WordPieceTokenizer, bert_words
-from keras_transformers.words import byte_letters
 
 COMMON = {0, 1}  # numbers of the scripts "common", digits and punctuation, and "inherited"
 ROWS = 1024  # texts that are cut at once

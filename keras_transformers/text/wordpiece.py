@@ -15,8 +15,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_transformers.annotations import Array, Strings, StrPath
-from keras_transformers.extras import needed_by
+from keras_transformers.core.imports import needed_by
+from keras_transformers.core.types import Array, Strings, StrPath
 from keras_transformers.text.cutting import (
     AddedToken,
     AddedTokens,

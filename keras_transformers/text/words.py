@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from keras_transformers.annotations import Strings, Tokenizer
+from keras_transformers.core.types import Strings, Tokenizer
 from keras_transformers.text.cutting import SEPARATOR, SPACES, cut_out, valid
 from keras_transformers.text.tokenizers import in_marks, marks_of
 from keras_transformers.text.wordpiece import ALONE

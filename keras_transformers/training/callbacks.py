@@ -14,8 +14,8 @@ from typing import Any, Literal
 import keras
 import numpy as np
 
-from keras_transformers.annotations import Array, StrPath
-from keras_transformers.event_files import EventFiles
+from keras_transformers.core.backend import EventFiles
+from keras_transformers.core.types import Array, StrPath
 from keras_transformers.training.schedules import unscaled_optimizer
 
 

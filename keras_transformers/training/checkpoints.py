@@ -17,7 +17,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_transformers.annotations import Array, StrPath
+from keras_transformers.core.types import Array, StrPath
 
 # Of a checkpoint: its number, its arrays, and what JSON holds.
 State: TypeAlias = tuple[int, dict[str, Array], dict[str, Any]]

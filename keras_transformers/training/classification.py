@@ -7,9 +7,9 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_transformers.annotations import Array, ProblemType, Values
+from keras_transformers.core.imports import needed_by
+from keras_transformers.core.types import Array, ProblemType, Values
 from keras_transformers.data.labels import entities_of, mark_entities
-from keras_transformers.extras import needed_by
 from keras_transformers.training.metrics import LabelAccuracy
 
 SEVERAL = "multi_label_classification"

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from keras_transformers.annotations import Array
-from keras_transformers.extras import needed_by
+from keras_transformers.core.imports import needed_by
+from keras_transformers.core.types import Array
 
 BEST = 100  # answers of an image that COCO counts
 

@@ -5,7 +5,7 @@ from typing import Any, NoReturn
 import keras
 from keras import ops
 
-from keras_transformers.annotations import ProblemType, Tensor
+from keras_transformers.core.types import ProblemType, Tensor
 from keras_transformers.training.classification import SEVERAL
 from keras_transformers.training.losses import (
     ReducedLosses,

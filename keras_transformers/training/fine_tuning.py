@@ -7,7 +7,7 @@ from typing import Any, Literal
 import keras
 import numpy as np
 
-from keras_transformers.annotations import Array
+from keras_transformers.core.types import Array
 from keras_transformers.layers.rematerialization import Rematerialized
 from keras_transformers.training.schedules import StepCounter
 

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 import keras
 from keras import ops
 
-from keras_transformers.annotations import Scalar, Tensor
-from keras_transformers.assertions import require_values
-from keras_transformers.gradients import custom_gradient
+from keras_transformers.core.assertions import require_values
+from keras_transformers.core.backend import custom_gradient
+from keras_transformers.core.types import Scalar, Tensor
 
 
 def _float(logits: Tensor) -> Tensor:

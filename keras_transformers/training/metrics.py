@@ -6,7 +6,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_transformers.annotations import Scalar, Tensor
+from keras_transformers.core.types import Scalar, Tensor
 from keras_transformers.training.losses import (
     LinearCrossEntropy,
     RDropCrossEntropy,

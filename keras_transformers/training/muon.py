@@ -10,8 +10,8 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_transformers.accelerators import on_accelerator
-from keras_transformers.annotations import Tensor
+from keras_transformers.core.backend import on_accelerator
+from keras_transformers.core.types import Tensor
 from keras_transformers.training.optimizers import ByStep
 
 # How far from 1 the polynomials leave a singular value of the interval that they are made for.

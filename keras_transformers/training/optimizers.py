@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import keras
 from keras import ops
 
-from keras_transformers.annotations import Tensor
-from keras_transformers.optimizer_kernels import apply_adam, has_adam
+from keras_transformers.core.backend import apply_adam, has_adam
+from keras_transformers.core.types import Tensor
 
 # Names of biases, of norms and other scales, and of learned tokens and positions.
 NO_DECAY = (

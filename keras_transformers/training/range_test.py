@@ -10,7 +10,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_transformers.annotations import Array, Scalar
+from keras_transformers.core.types import Array, Scalar
 from keras_transformers.training import checkpoints
 from keras_transformers.training.schedules import unscaled_optimizer
 

@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 import keras
 import numpy as np
 
-from keras_transformers.annotations import Array, StrPath
+from keras_transformers.core.types import Array, StrPath
 from keras_transformers.training import checkpoints
 from keras_transformers.training.checkpoints import Checkpoints
 

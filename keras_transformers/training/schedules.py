@@ -7,7 +7,7 @@ from typing import Any, Literal
 import keras
 from keras import ops
 
-from keras_transformers.annotations import Scalar
+from keras_transformers.core.types import Scalar
 
 
 @keras.saving.register_keras_serializable("keras_transformers")

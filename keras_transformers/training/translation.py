@@ -12,9 +12,8 @@ from typing import Any, Literal
 
 import keras
 
-from keras_transformers.extras import needed_by
-from keras_transformers.placeables import kept_placeables
-from keras_transformers.words import words_of
+from keras_transformers.core.imports import needed_by
+from keras_transformers.core.words import kept_placeables, words_of
 
 MOST_READ = 5000  # texts, from all over the list
 SHARE = 0.2  # of the letters in a script, from which on texts count as written in it

@@ -14,7 +14,7 @@ from typing import Any, Self
 import numpy as np
 import tensorflow as tf
 
-from keras_transformers.annotations import Array, StrPath, Values
+from keras_transformers.core.types import Array, StrPath, Values
 from keras_transformers.data.array_files import ANIMATED, is_animated_webp
 from keras_transformers.data.tables import account
 from keras_transformers.vision import decoding

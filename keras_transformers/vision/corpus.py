@@ -11,7 +11,7 @@ from typing import Any, Literal, Self
 import numpy as np
 import tensorflow as tf
 
-from keras_transformers.annotations import Array, Values
+from keras_transformers.core.types import Array, Values
 from keras_transformers.data.array_files import (
     ANIMATED,
     channels_first,

@@ -11,7 +11,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_transformers.annotations import Array, Tensor
+from keras_transformers.core.types import Array, Tensor
 from keras_transformers.data.streams import Draws
 from keras_transformers.vision.decoding import decoded
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_transformers.annotations import StrPath
+from keras_transformers.core.types import StrPath
 from keras_transformers.data.array_files import ENDINGS
 from keras_transformers.data.columns import LABELS, Chosen, Column
 from keras_transformers.data.splits import find_parts

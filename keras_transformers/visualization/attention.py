@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_transformers.annotations import Array, StrPath, Values
+from keras_transformers.core.types import Array, StrPath, Values
 from keras_transformers.visualization.style import (
     FAINT,
     FOUND,

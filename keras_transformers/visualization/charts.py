@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from keras_transformers.annotations import Array, StrPath, Values
-from keras_transformers.extras import needed_by
+from keras_transformers.core.imports import needed_by
+from keras_transformers.core.types import Array, StrPath, Values
 from keras_transformers.visualization.style import (
     FAINT,
     MARKERS,

@@ -11,8 +11,8 @@ from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
-from keras_transformers.annotations import Array, StrPath, Values
-from keras_transformers.extras import needed_by
+from keras_transformers.core.imports import needed_by
+from keras_transformers.core.types import Array, StrPath, Values
 
 INK = "#1f2933"  # what is read
 FAINT = "#5f6b7a"  # axes, and what is beside the point

@@ -4,7 +4,7 @@ import collections
 import dataclasses
 import re
 
-from keras_transformers.contexts import without_context
+from keras_transformers.core.words import without_context
 from keras_transformers.text import Mixture, PairCorpus, read_pairs
 
 from .directions import DIRECTION, JoinedCorpus, target_of, weights_of

@@ -1,7 +1,7 @@
 """TensorFlow Datasets by name, with errors that say in a sentence what is wrong."""
 
+from keras_transformers.core.imports import needed_by
 from keras_transformers.data.splits import find_parts
-from keras_transformers.extras import needed_by
 
 
 def find(name, data_dir=None):

@@ -5,7 +5,7 @@ import dataclasses
 import functools
 import re
 
-from keras_transformers.contexts import without_context
+from keras_transformers.core.words import without_context
 from keras_transformers.data.splits import PARTS
 from keras_transformers.shards import Shards
 from keras_transformers.tables import PAIRS

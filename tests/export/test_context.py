@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 import keras_transformers
-from keras_transformers.contexts import in_context
+from keras_transformers.core.words import in_context
 from keras_transformers.export import Translator
 from keras_transformers.generation import Greedy, generate_all
 from keras_transformers.models import Transformer

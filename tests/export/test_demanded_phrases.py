@@ -5,10 +5,10 @@ import pytest
 import tensorflow as tf
 
 import keras_transformers
+from keras_transformers.core.words import kept_placeables
 from keras_transformers.export import Translator
 from keras_transformers.generation import BeamSearch
 from keras_transformers.models import Transformer
-from keras_transformers.placeables import kept_placeables
 from keras_transformers.predictors import TranslatorPredictor
 from keras_transformers.text import Glossary, SentencePieceTokenizer
 

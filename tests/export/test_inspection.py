@@ -6,11 +6,11 @@ import pytest
 import tensorflow as tf
 
 import keras_transformers
-from keras_transformers.confidence import ConfidenceCurve
 from keras_transformers.export import Translator
 from keras_transformers.generation import BeamSearch, Boundaries, Constraints, Greedy
 from keras_transformers.models import Transformer
 from keras_transformers.predictors import QualityEstimator, TranslatorPredictor
+from keras_transformers.predictors.quality import ConfidenceCurve
 from keras_transformers.text import SentencePieceTokenizer
 
 WORDS = "the cat sat on a mat and saw the dog run to an old house by the sea".split()

@@ -10,10 +10,10 @@ import tensorflow as tf
 
 import keras_transformers
 from keras_transformers import predictors, pretrained
+from keras_transformers.core.words import byte_letters
 from keras_transformers.export import QuestionAnswerer
 from keras_transformers.models import ClassificationHead, LanguageModel, TextEncoder
 from keras_transformers.text import WordPieceTokenizer
-from keras_transformers.words import byte_letters
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 WORDS = "a big cat sat on the old red mat by sea . , ?".split()

@@ -8,11 +8,11 @@ import pytest
 
 import keras_transformers
 from keras_transformers import pretrained, text
+from keras_transformers.core.words import byte_letters
 from keras_transformers.export import Translator
 from keras_transformers.generation import Boundaries, Constraints, Greedy
 from keras_transformers.models import LanguageModel, TextEncoder, Transformer, ViT
 from keras_transformers.vision import Preprocessing
-from keras_transformers.words import byte_letters
 from recipes.data import documents, images, translation
 
 SMALL = {"hidden_dim": 8, "num_heads": 2, "mlp_dim": 8, "num_layers": 1}

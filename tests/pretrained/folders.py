@@ -7,9 +7,9 @@ import pathlib
 import numpy as np
 
 from keras_transformers import models, pretrained, text, vision
+from keras_transformers.core.words import byte_letters
 from keras_transformers.pretrained.clip import CLIP
 from keras_transformers.pretrained.folder import FAMILIES
-from keras_transformers.words import byte_letters
 
 GOLDEN = np.load(pathlib.Path(__file__).parents[1] / "golden" / "published_tokenizers.npz")
 WIDTHS = {"hidden_dim": 16, "num_heads": 2, "mlp_dim": 32, "num_layers": 1}

@@ -11,14 +11,14 @@ import tomllib
 import pytest
 
 from keras_transformers import __main__ as installed
-from keras_transformers.extras import EXTRAS, advice, needed_by
+from keras_transformers.core.imports import EXTRAS, advice, needed_by
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
 FILES = [path for top in ("keras_transformers", "recipes") for path in (ROOT / top).rglob("*.py")]
 # Files of a format that `export.formats` looks for the package of before, and classes that
 # `training.Tracker` makes, which has done the same. `text.host` decides where tensorflow-text is.
 CHECKED_BEFORE = {"onnx.py", "litert.py", "callbacks.py", "flops.py"}
-ON_JAX = {"accelerators.py", "caching.py", "devices.py", "gradients.py"}  # where JAX is the backend
+ON_JAX = {"backend.py", "caching.py", "devices.py"}  # where JAX is the backend
 
 
 @pytest.fixture

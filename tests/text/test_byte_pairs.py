@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from keras_transformers.core.words import byte_letters
 from keras_transformers.text import BytePairTokenizer
 from keras_transformers.text.byte_pairs import Merging
-from keras_transformers.words import byte_letters
 
 LETTERS = byte_letters()
 

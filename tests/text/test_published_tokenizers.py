@@ -8,8 +8,8 @@ import pytest
 import tensorflow as tf
 
 from keras_transformers import pretrained
+from keras_transformers.core.words import byte_letters
 from keras_transformers.text import BytePairTokenizer, MarianTokenizer
-from keras_transformers.words import byte_letters
 
 HERE = pathlib.Path(__file__).parent
 GOLDEN = np.load(HERE.parent / "golden" / "published_tokenizers.npz")

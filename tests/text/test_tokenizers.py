@@ -7,7 +7,7 @@ import pytest
 import sentencepiece as published
 import tensorflow as tf
 
-from keras_transformers.contexts import SEPARATOR, in_context, without_context
+from keras_transformers.core.words import SEPARATOR, byte_letters, in_context, without_context
 from keras_transformers.text import (
     BytePairTokenizer,
     FairseqTokenizer,
@@ -20,7 +20,6 @@ from keras_transformers.text import (
     read_pairs,
 )
 from keras_transformers.text.tokenizers import with_room
-from keras_transformers.words import byte_letters
 
 LINES = ["the cat sat on the mat", "a dog sat on the log"] * 20
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from keras_transformers.core.words import byte_letters
 from keras_transformers.text import FastTokenizer, SentencePieceTokenizer, with_offsets
-from keras_transformers.words import byte_letters
 
 tokenizers = pytest.importorskip("tokenizers")
 TEXTS = [

@@ -3,7 +3,7 @@
 import pytest
 import sacrebleu
 
-from keras_transformers.placeables import kept_placeables, placeables
+from keras_transformers.core.words import kept_placeables, placeables
 from keras_transformers.training import compare_translations, count_words, report_translations
 
 SOURCES = ["Open {name}", "Delete 1,200 files", "<b>Save</b> as %s", "Cancel", "the the the end"]

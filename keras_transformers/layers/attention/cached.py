@@ -16,7 +16,7 @@ import keras
 from keras import ops
 from keras.quantizers import abs_max_quantize
 
-from keras_transformers.annotations import Cache, Index, Tensor
+from keras_transformers.core.types import Cache, Index, Tensor
 from keras_transformers.layers.attention.multi_head import (
     AttentionMasks,
     MultiHeadAttention,

@@ -5,8 +5,8 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_transformers.annotations import MaybeWeights, Shape, Tensor
-from keras_transformers.assertions import require, same
+from keras_transformers.core.assertions import require, same
+from keras_transformers.core.types import MaybeWeights, Shape, Tensor
 from keras_transformers.layers.attention.multi_head import AttentionMasks, MultiHeadAttention
 from keras_transformers.layers.attention.scores import project, swap_heads
 from keras_transformers.layers.checks import named

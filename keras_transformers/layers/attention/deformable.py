@@ -7,7 +7,8 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_transformers.annotations import (
+from keras_transformers.core.assertions import require, same
+from keras_transformers.core.types import (
     Index,
     LayerOptions,
     LevelShapes,
@@ -15,7 +16,6 @@ from keras_transformers.annotations import (
     Shape,
     Tensor,
 )
-from keras_transformers.assertions import require, same
 from keras_transformers.layers.attention.scores import project
 from keras_transformers.layers.base import BaseLayer, output_spec_of_call
 from keras_transformers.layers.checks import check_sequence, named, refuse, whole_number

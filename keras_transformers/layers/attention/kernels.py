@@ -15,9 +15,8 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_transformers.accelerators import on_accelerator
-from keras_transformers.annotations import Array, Index, Tensor
-from keras_transformers.gradients import custom_gradient
+from keras_transformers.core.backend import custom_gradient, on_accelerator
+from keras_transformers.core.types import Array, Index, Tensor
 from keras_transformers.layers import regularization
 from keras_transformers.layers.attention.scores import (
     product,

@@ -6,7 +6,7 @@ from typing import Any, Unpack
 import keras
 from keras import ops
 
-from keras_transformers.annotations import Tensor
+from keras_transformers.core.types import Tensor
 from keras_transformers.layers.attention.multi_head import ProjectionOptions, SelfAttention
 from keras_transformers.layers.projections import batch_size
 

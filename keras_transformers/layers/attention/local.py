@@ -6,7 +6,7 @@ from typing import Any, Unpack
 import keras
 from keras import ops
 
-from keras_transformers.annotations import Index, Tensor
+from keras_transformers.core.types import Index, Tensor
 from keras_transformers.layers.attention.cached import (
     CausalSelfAttention,
     attend_rows,

@@ -7,7 +7,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_transformers.annotations import (
+from keras_transformers.core.types import (
     Array,
     Index,
     LayerOptions,

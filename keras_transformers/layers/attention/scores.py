@@ -8,8 +8,8 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_transformers.annotations import LayerOptions, Part, Shape, Tensor
-from keras_transformers.gradients import custom_gradient
+from keras_transformers.core.backend import custom_gradient
+from keras_transformers.core.types import LayerOptions, Part, Shape, Tensor
 from keras_transformers.layers.base import BaseLayer
 from keras_transformers.layers.checks import refuse
 from keras_transformers.layers.masks import as_mask

@@ -5,14 +5,7 @@ from typing import Any, Unpack
 import keras
 from keras import ops
 
-from keras_transformers.annotations import (
-    Activation,
-    LevelShapes,
-    MaybeWeights,
-    Part,
-    Shape,
-    Tensor,
-)
+from keras_transformers.core.types import Activation, LevelShapes, MaybeWeights, Part, Shape, Tensor
 from keras_transformers.layers.attention.deformable import DeformableAttention
 from keras_transformers.layers.attention.multi_head import SelfAttention
 from keras_transformers.layers.blocks.transformer import Block, BranchOptions

@@ -8,7 +8,7 @@ from typing import Any, Unpack
 import keras
 from keras import ops
 
-from keras_transformers.annotations import Activation, MaybeWeights, Part, Shape, Tensor
+from keras_transformers.core.types import Activation, MaybeWeights, Part, Shape, Tensor
 from keras_transformers.layers.attention.pooling import PoolingAttention
 from keras_transformers.layers.blocks.transformer import Block, BranchOptions
 from keras_transformers.layers.patches import check_map

@@ -8,7 +8,7 @@ from typing import Any, Unpack
 import keras
 from keras import ops
 
-from keras_transformers.annotations import Activation, MaybeWeights, Part, Shape, Tensor
+from keras_transformers.core.types import Activation, MaybeWeights, Part, Shape, Tensor
 from keras_transformers.layers.attention.windows import (
     WindowAttention,
     merge_windows,

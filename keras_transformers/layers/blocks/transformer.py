@@ -10,7 +10,7 @@ from typing import Any, Unpack
 import keras
 from keras import ops
 
-from keras_transformers.annotations import (
+from keras_transformers.core.types import (
     Activation,
     Cache,
     Index,

@@ -8,7 +8,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_transformers.annotations import Array, Index, LayerOptions, Shape, Tensor
+from keras_transformers.core.types import Array, Index, LayerOptions, Shape, Tensor
 from keras_transformers.layers.checks import refuse, whole_number
 from keras_transformers.layers.parts import serialized
 from keras_transformers.layers.positions.biases import AttentionPositionEncoding

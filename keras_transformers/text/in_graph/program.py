@@ -7,6 +7,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import tensorflow as tf
 
+from keras_transformers.core.words import byte_letters
 from keras_transformers.text.byte_pairs import Merging
 from keras_transformers.text.cutting import (
     SEPARATOR,
@@ -23,7 +24,6 @@ from keras_transformers.text.in_graph.splitting import (
     normalizer,
     splitter,
 )
-from keras_transformers.words import byte_letters
 
 TOKEN_FLAGS = ("content", "normalized", "lstrip", "rstrip", "special", "single_word")
 

@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import tensorflow as tf
 
-from keras_transformers.annotations import Array
+from keras_transformers.core.types import Array
 from keras_transformers.text.cutting import (
     SEPARATOR,
     SPACES,

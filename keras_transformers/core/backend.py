@@ -1,13 +1,18 @@
-"""The gradient of a function of tensors, and functions with a gradient of their own."""
+"""Functions that depend on the backend: gradients, compilation, Adam's step, and event files.
+
+`gradient` and `custom_gradient` work on each backend. Adam's step is one operation where a backend
+has it. TensorFlow alone writes TensorBoard's event files, so TensorBoard need not be installed.
+"""
 
 import functools
-from collections.abc import Callable, Sequence
+import pathlib
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import keras
 from keras import ops
 
-from keras_transformers.annotations import Tensor
+from keras_transformers.core.types import Tensor
 
 
 def gradient(function: Callable[[Any], Tensor], tensors: Any) -> Any:
@@ -25,7 +30,7 @@ def gradient(function: Callable[[Any], Tensor], tensors: Any) -> Any:
 
     Example:
     >>> from keras import ops
-    >>> from keras_transformers.gradients import gradient
+    >>> from keras_transformers.core.backend import gradient
     >>> found = gradient(lambda x: ops.sum(x["a"] ** 2), {"a": ops.ones(3)})
     >>> ops.convert_to_numpy(found["a"]).tolist()
     [2.0, 2.0, 2.0]
@@ -73,7 +78,7 @@ def custom_gradient(
 
     Example:
     >>> from keras import ops
-    >>> from keras_transformers.gradients import custom_gradient, gradient
+    >>> from keras_transformers.core.backend import custom_gradient, gradient
     >>> cube = custom_gradient(
     ...     lambda x: (x**3,), lambda tensors, found, upstream: [3 * tensors[0] ** 2 * upstream],
     ...     lambda x: x**3,
@@ -123,7 +128,7 @@ def _custom_gradient_tensorflow(
     tensors = tuple(map(tf.convert_to_tensor, tensors))  # reads variables
     # True if a `tf.autodiff.ForwardAccumulator` follows a tensor. It needs the gradient of each
     # operation; in a graph it takes the derivative of a `tf.custom_gradient` to be zero. TensorFlow
-    # has no public way to ask for it; `tests/test_gradients.py` fails if this one changes.
+    # has no public way to ask for it; `tests/core/test_gradients.py` fails if this one changes.
     if forwardprop_util.pack_tangents(list(tensors)).tangents:
         return plain(*tensors)
     floating = _floating(tensors)
@@ -250,3 +255,106 @@ def _linear_map(
 def _make_zero(x: Tensor) -> Tensor:
     """Returns 0, the sum of an empty part of `x`. Compilers remove it; JAX keeps track of it."""
     return ops.sum(ops.reshape(x, (-1,))[:0])
+
+
+def on_accelerator() -> bool:
+    """Whether there is a device that is no CPU, on TensorFlow and JAX."""
+    return not all("cpu" in str(each).lower() for each in keras.distribution.list_devices())
+
+
+def compiled(function: Callable[..., Any], variables: Sequence[Any]) -> Callable[..., Any]:
+    """Compiles a function with XLA; what it returns stays on the device.
+
+    Keras compiles models too, but gives NumPy arrays. Where the backend is neither TensorFlow nor
+    JAX nothing is compiled.
+
+    Args:
+        function: Takes and returns tensors, also in dicts, lists and named tuples. It changes no
+            variable.
+        variables: Keras variables that it reads, with their values at the time of a call.
+
+    Returns:
+        The function, compiled once for all arguments of the same shapes.
+
+    Example:
+    >>> import keras
+    >>> from keras_transformers.core.backend import compiled
+    >>> weight = keras.Variable(2.0)
+    >>> scaled = compiled(lambda inputs: inputs["x"] * weight, [weight])
+    >>> float(scaled({"x": keras.ops.array(3.0)}))
+    6.0
+    """
+    backend = keras.backend.backend()
+    if backend == "tensorflow":
+        import tensorflow as tf
+
+        return tf.function(function, jit_compile=True, autograph=False)
+    if backend != "jax":
+        return function
+    import jax
+
+    def with_values(values: Sequence[Any], *inputs: Any) -> Any:
+        with keras.StatelessScope(state_mapping=list(zip(variables, values, strict=True))):
+            return function(*inputs)
+
+    program = jax.jit(with_values)
+    return lambda *inputs: program([variable.value for variable in variables], *inputs)
+
+
+def has_adam() -> bool:
+    """Whether the backend has Adam's step as one operation, as TensorFlow has."""
+    return keras.backend.backend() == "tensorflow"
+
+
+def apply_adam(
+    gradient: Tensor, variable: Any, moment: Any, velocity: Any, scalars: dict[str, Tensor]
+) -> None:
+    """Adam's step (Kingma & Ba 2015, https://arxiv.org/abs/1412.6980, section 2, last formulas).
+
+    Args:
+        gradient: Of the variable's shape and dtype.
+        variable, moment, velocity: What it changes.
+        scalars: `lr`, `beta1`, `beta2`, `epsilon`, and the powers `beta1_power` and `beta2_power`
+            of this step, all of that dtype.
+    """
+    import tensorflow as tf
+
+    var, m, v = (_handle(each) for each in (variable, moment, velocity))
+    tf.raw_ops.ResourceApplyAdam(var=var, m=m, v=v, grad=gradient, **scalars)
+
+
+def _handle(variable: Any) -> Any:
+    return (variable.value if isinstance(variable, keras.Variable) else variable).handle
+
+
+class EventFiles:
+    """Curves of TensorBoard under a folder, on the disk after each call.
+
+    Args:
+        folder: Of all of them.
+    """
+
+    def __init__(self, folder: pathlib.Path) -> None:
+        self.folder = folder
+        self._writers: dict[str, Any] = {}
+
+    def write(self, name: str, step: int, numbers: Mapping[str, float]) -> None:
+        """Adds a point to each of some curves.
+
+        Args:
+            name: Folder within the folder, which TensorBoard calls a run.
+            step: Where the points stand.
+            numbers: Name of a curve -> value.
+        """
+        if not numbers:
+            return
+        import tensorflow as tf
+
+        if name not in self._writers:
+            self._writers[name] = tf.summary.create_file_writer(str(self.folder / name))
+        value = tf.compat.v1.Summary.Value
+        values = [value(tag=key, simple_value=number) for key, number in numbers.items()]
+        summary = tf.compat.v1.Summary(value=values).SerializeToString()
+        with self._writers[name].as_default():
+            tf.summary.experimental.write_raw_pb(summary, step)
+        self._writers[name].flush()

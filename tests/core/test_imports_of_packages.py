@@ -9,7 +9,7 @@ import sys
 import pytest
 
 import keras_transformers
-from keras_transformers import terminal
+from keras_transformers.core import imports
 from tests.recipes import tiny_folders
 from tests.slow import slow_except
 
@@ -26,7 +26,7 @@ from tests.slow import slow_except
     ],
 )
 def test_only_our_commands_are_quiet(arguments, ours):
-    assert terminal.is_command(arguments) == ours
+    assert imports.is_command(arguments) == ours
 
 
 @pytest.mark.parametrize(
@@ -40,13 +40,13 @@ def test_only_our_commands_are_quiet(arguments, ours):
     ],
 )
 def test_only_the_start_of_a_page_is_said_before_imports(arguments, starts):
-    assert terminal.serves_page(arguments) == starts
+    assert imports.serves_page(arguments) == starts
 
 
 def test_chatter_is_left_out_and_all_else_is_printed(monkeypatch, capfd):
     monkeypatch.setattr(sys, "orig_argv", ["python", "-m", "recipes.vit"])
     monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", "3")
-    with pytest.raises(ImportError), terminal.importing():
+    with pytest.raises(ImportError), imports.importing():
         os.write(2, b"I0000 00:00:1 port.cc:153] oneDNN\nE0000 00:00:1 a.cc:1] broken\nmine\n")
         assert not gc.isenabled()
         raise ImportError
@@ -136,11 +136,11 @@ def test_no_temporary_folder_is_said_and_tensorflow_is_imported(monkeypatch):
     def refuse():
         raise FileNotFoundError("no folder")
 
-    monkeypatch.setattr(terminal.tempfile, "gettempdir", refuse)
+    monkeypatch.setattr(imports.tempfile, "gettempdir", refuse)
     monkeypatch.setenv("TEST_TMPDIR", "")
     monkeypatch.delenv("TEST_TMPDIR")
     with pytest.warns(UserWarning, match="no folder for temporary files") as said:
-        assert not terminal.has_temporary_folder()
+        assert not imports.has_temporary_folder()
     assert len(said) == 1 and os.environ["TEST_TMPDIR"]
 
 
@@ -149,7 +149,7 @@ def test_a_backend_that_is_not_installed_is_said_in_a_line(name, kind, monkeypat
     monkeypatch.setattr(sys, "orig_argv", ["python", "-m", name])
     monkeypatch.setenv("KERAS_BACKEND", "jax")
     monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", "3")
-    with pytest.raises(kind) as ended, terminal.importing():
+    with pytest.raises(kind) as ended, imports.importing():
         raise ModuleNotFoundError("No module named 'jax'", name="jax")
     assert str(ended.value) == (
         "keras_transformers with KERAS_BACKEND=jax needs the package jax: "
@@ -160,6 +160,6 @@ def test_a_backend_that_is_not_installed_is_said_in_a_line(name, kind, monkeypat
 def test_characters_that_the_terminal_lacks_are_escaped(monkeypatch):
     file = io.BytesIO()
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(file, "cp1252", errors="strict"))
-    terminal.print_every_character()
+    imports.print_every_character()
     print("Größe \u2192 5", flush=True)
     assert file.getvalue().decode("cp1252").splitlines() == ["Größe \\u2192 5"]

@@ -1,8 +1,8 @@
-"""Claims about sizes and values: checked while a program is traced, or when it runs.
+"""Assertions about sizes and values, checked while a program is traced, or when it runs.
 
 `require(x, [same(rows, 4), divides(2, columns)], "Layer 'name': `x` must ...")`. A size is an
-integer; a scalar tensor where only the call knows it; or None, or an expression of JAX, where it is
-symbolic and nothing can be said of it.
+integer, or a scalar tensor if only the call knows it. A symbolic size is None, or an expression of
+JAX, and is not checked.
 """
 
 import numbers
@@ -12,7 +12,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_transformers.annotations import Tensor
+from keras_transformers.core.types import Tensor
 
 SHOWN = 5  # wrong values in a message
 

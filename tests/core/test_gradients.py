@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_transformers.gradients import custom_gradient
+from keras_transformers.core.backend import custom_gradient
 from keras_transformers.layers import FeedForward, SelfAttention
 from keras_transformers.layers.attention.scores import _additive_scores
 from keras_transformers.layers.feed_forward import _lean_relu
@@ -161,7 +161,7 @@ def test_training_and_inference_compute_a_relu_the_same_way():
 
 @BOTH
 def test_a_gradient_may_be_absent():
-    from keras_transformers.gradients import gradient
+    from keras_transformers.core.backend import gradient
 
     scaled = custom_gradient(
         lambda x, factor: (x * factor,),

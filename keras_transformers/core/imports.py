@@ -1,4 +1,12 @@
-"""How TensorFlow is imported: without looking for garbage, and without chatter."""
+"""Imports: TensorFlow without messages on the terminal, and optional packages with advice.
+
+`pip install keras_transformers` alone has layers, models, searches and training. A recipe, a format
+or a service may need further packages. An extra installs them, and they are imported where they are
+used. `needed_by` says which extra is missing.
+
+`importing` surrounds the imports of this package. It stops the search for garbage, and hides what
+TensorFlow prints while it is imported.
+"""
 
 import contextlib
 import gc
@@ -10,8 +18,6 @@ import sys
 import tempfile
 import warnings
 from collections.abc import Iterator
-
-from keras_transformers.extras import advice
 
 COMMANDS = ("keras-transformers", "keras_transformers", "recipes")
 # What TensorFlow says while it is imported, whatever level it is asked for.
@@ -135,3 +141,48 @@ def _without_chatter() -> Iterator[None]:
             lines = [line for line in said if not CHATTER.match(line)]
             if lines:
                 os.write(2, b"".join(lines))
+
+
+# Module -> the extra that installs it.
+EXTRAS = {
+    **dict.fromkeys(("tyro", "yaml", "sacrebleu", "sklearn", "scipy", "pycocotools"), "recipes"),
+    **dict.fromkeys(("matplotlib", "tensorflow_datasets", "tensorflow_text"), "recipes"),
+    **dict.fromkeys(("tokenizers", "sentencepiece"), "text"),
+    **dict.fromkeys(("sentencex", "markdown_it"), "documents"),
+    **{"pyarrow": "parquet", "py3langid": "languages", "huggingface_hub": "hub"},
+    **{"gradio": "demo", "ray": "ray", "wandb": "wandb", "mlflow": "mlflow"},
+    **{"tensorflow_serving": "serving", "ai_edge_litert": "litert", "jax": "jax"},
+    **{"onnx": "onnx", "onnxruntime": "onnx", "tf2onnx": "onnx"},
+}
+
+
+def advice(error: ImportError) -> str | None:
+    """What installs the package that is missing; None if it is in no extra, or an error says it."""
+    package = (error.name or "").split(".")[0]
+    if not isinstance(error, ModuleNotFoundError) or package not in EXTRAS:
+        return None
+    return f"needs the package {package}: pip install 'keras_transformers[{EXTRAS[package]}]'"
+
+
+@contextlib.contextmanager
+def needed_by(owner: str) -> Iterator[None]:
+    """A scope of imports; one that fails says who needs the package, and what installs it.
+
+    Args:
+        owner: Who needs it, as its users call it.
+
+    Raises:
+        ImportError: If a package of an extra is not installed.
+
+    Example:
+    >>> from keras_transformers.core.imports import needed_by
+    >>> with needed_by("training.score_translations"):
+    ...     import sacrebleu
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        said = advice(error)
+        if said is None:
+            raise
+        raise ImportError(f"{owner} {said}") from None

@@ -8,7 +8,8 @@ import time
 
 import pytest
 
-from keras_transformers import caching, compile_cache
+from keras_transformers import compile_cache
+from keras_transformers.core import caching
 
 SECONDS = 24 * 3600
 # A program, and what XLA said of it: whether it was loaded or built.

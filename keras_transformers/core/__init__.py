@@ -1,0 +1,1 @@
+"""What every package uses: annotations, assertions, backends, caching, imports, words."""
