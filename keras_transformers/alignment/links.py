@@ -24,7 +24,8 @@ def pharaoh(links: Iterable[tuple[int, int]]) -> str:
     """Links as Pharaoh, Moses and word aligners write them: "0-0 1-2", source first.
 
     Example:
-    >>>     >>> pharaoh([(0, 0), (1, 2)])
+    >>> from keras_transformers.alignment import pharaoh
+    >>> pharaoh([(0, 0), (1, 2)])
     '0-0 1-2'
     """
     return " ".join(f"{source}-{target}" for source, target in sorted(links))

@@ -15,7 +15,12 @@ from typing import TYPE_CHECKING, Any
 import keras
 
 from keras_transformers.distribution.devices import Devices, parse
-from keras_transformers.distribution.layouts import check_can_be_split
+from keras_transformers.distribution.layouts import (
+    ModelParallel,
+    batch_size,
+    check_can_be_split,
+    keras_distribution,
+)
 from keras_transformers.layers import Dropout, regularization
 
 if TYPE_CHECKING:
@@ -58,8 +63,6 @@ def distribute(devices: Devices | str | None, sharded_data: bool = False) -> Ite
     devices = parse(devices)
     backend = keras.backend.backend()
     if backend == "jax":
-        from keras_transformers.distribution.layouts import keras_distribution
-
         made = keras_distribution(devices, sharded_data)
     elif backend == "tensorflow":
         made = mirrored(devices)
@@ -117,8 +120,6 @@ def _ignored(backend: str) -> Iterator[str]:
 
 def _of_tensorflow(model: Any, dataset: tf.data.Dataset | None) -> Iterator[str]:
 
-    from keras_transformers.distribution.layouts import batch_size
-
     yield from _ignored("tensorflow")
     strategy = model.distribute_strategy
     replicas = strategy.num_replicas_in_sync
@@ -136,7 +137,6 @@ def _of_tensorflow(model: Any, dataset: tf.data.Dataset | None) -> Iterator[str]
 
 
 def _of_jax(model: Any, dataset: tf.data.Dataset | None) -> Iterator[str]:
-    from keras_transformers.distribution.layouts import ModelParallel, batch_size
 
     distribution = keras.distribution.distribution()
     if distribution is None:
@@ -212,8 +212,6 @@ class Guard(keras.callbacks.Callback):
 def strategy_class() -> Any:
     """The class is made when it is first needed: nothing here imports TensorFlow beforehand."""
     import tensorflow as tf
-
-    from keras_transformers.distribution.layouts import batch_size
 
     class Mirrored(tf.distribute.MirroredStrategy):
         """Remembers what it was given to train on, and leaves integers integers."""
