@@ -306,9 +306,8 @@ REPRESENTATIVES = {
         "encoder-ours",
         "functional-keras",
     ],
-    "tests/test_alignment.py::test_each_word_is_linked_to_the_word_that_is_attended_to_most": [
-        "None-None-input"
-    ],
+    "tests/alignment/test_links.py::"
+    "test_each_word_is_linked_to_the_word_that_is_attended_to_most": ["None-None-input"],
     "tests/core/test_gradients.py::"
     "test_derivatives_of_blockwise_attention_are_those_of_all_pairs": [
         "padding-forward-xla",
