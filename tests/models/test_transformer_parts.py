@@ -330,13 +330,10 @@ def test_what_is_written_as_published_is_read_from_the_parts(tmp_path):
     assert loaded.decoder_blocks[1].cross_attention.dropout == 0.25
     other = SelfAttention(HEADS, position=RotaryEmbedding(), key_dim=6)
     for changes, message in (
-        (
-            {"encoder_mixer": other},
-            "`encoder_block` is a plain one. Received: one with another mixer",
-        ),
-        ({"positions": "sinusoidal"}, "with positions as Marian, M2M-100 or BART has them"),
+        ({"encoder_mixer": other}, r"encoder_blocks\[0\].mixer.key_dim=None. Received: 6"),
+        ({"positions": "sinusoidal"}, "source_positions.layout='halves'. Received: 'pairs'"),
         ({"norm_first": True}, "norm_first=False. Received: True"),
-        ({"norm_epsilon": 1e-6}, "Received: one with another norm"),
+        ({"norm_epsilon": 1e-6}, "norm.epsilon=1e-05. Received: 1e-06"),
         ({"logits_bias": False}, "logits_bias=True. Received: False"),
     ):
         with pytest.raises(ValueError, match=message):
