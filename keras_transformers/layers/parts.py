@@ -178,9 +178,9 @@ def norm_prototype(owner: Any, norm: Part | None) -> Prototype:
     if norm is None:
         norm = _default_norm()
     elif isinstance(norm, dict):
-        with contextlib.suppress(TypeError):  # a function of the user's is no JSON
+        with contextlib.suppress(TypeError):  # JSON cannot hold a user's function
             text = json.dumps(norm)
-            if '"registered_name": "' not in text:  # no class of the user's, either
+            if '"registered_name": "' not in text:  # nor a user's class
                 norm = _norm_of_configuration(text)
     return Prototype(owner, "norm", norm, keras.layers.Layer)
 

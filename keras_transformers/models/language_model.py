@@ -289,7 +289,7 @@ class LanguageModel(TextModel):
         return cls(**language_model_arguments(name, vocab_size, changes))
 
     def output_table(self) -> tuple[TokenEmbedding, list[Any]] | None:
-        """As `TrainsWithoutLogits.output_table`; None where logits have a soft cap."""
+        """Returns table and biases of the logits; None with a head, such as one with a soft cap."""
         return super().output_table() if self.head is None else None
 
     def build(self, inputs_shape: Any) -> None:

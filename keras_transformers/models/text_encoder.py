@@ -318,7 +318,7 @@ class TextEncoder(TextModel):
         self.encoder_blocks = blocks
 
     def output_table(self) -> tuple[TokenEmbedding, list[Any]] | None:
-        """As `TrainsWithoutLogits.output_table`; None with another head than for masked tokens."""
+        """Returns table and biases of the logits; None unless the head restores masked tokens."""
         if not isinstance(self.head, MaskedLanguageHead):
             return None
         table = self.token_embedding

@@ -120,7 +120,7 @@ def bias_of_positions(layer: Any, length: Index) -> Tensor | None:
     if not isinstance(layer, AttentionPositionEncoding):
         return None
     positions = ops.arange(length, dtype="int32")
-    term: Any = layer  # one that needs no queries
+    term: Any = layer  # a term that blocks share needs no queries
     return ops.expand_dims(term.bias(None, positions, positions), 0)
 
 
@@ -629,7 +629,7 @@ class TextModel(TokenModel):
         self._make_head(head)
 
     def _keep_blocks(self, blocks: list[Any]) -> None:
-        """Makes the blocks an attribute; its name is part of the paths in files."""
+        """Stores the blocks under the name that paths in files have."""
         raise NotImplementedError
 
     def _make_embedding(self, embedding: Part | None) -> None:
@@ -646,7 +646,7 @@ class TextModel(TokenModel):
         self.embedding: TextEmbedding = prototype.copy(self, "embedding")
 
     def _complete(self, names: Sequence[str]) -> None:
-        """Gives numbers of the configuration that are None their defaults."""
+        """Replaces numbers of the configuration that are None by their defaults."""
         self.configuration = with_defaults(self.configuration, names, self.defaults)
 
     def _make_stack(self, block: Blocks | None) -> None:
@@ -768,7 +768,7 @@ class TextModel(TokenModel):
         return len(shape) == 3 and shape[1] == LENGTH
 
     def output_table(self) -> tuple[TokenEmbedding, list[Any]] | None:
-        """As `TrainsWithoutLogits.output_table`."""
+        """Returns the token table, which makes the logits, and its bias if it has one."""
         table = self.token_embedding
         return table, [] if table.bias is None else [table.bias]
 

@@ -293,7 +293,7 @@ class Translator(TokenModel):
             self.target_embedding.build((None, None))
 
     def output_table(self) -> tuple[TokenEmbedding, list[Any]] | None:
-        """As `TrainsWithoutLogits.output_table`."""
+        """Returns the table of the target, which makes the logits, and its bias if it has one."""
         table = self.target_embedding
         return table, [] if table.bias is None else [table.bias]
 

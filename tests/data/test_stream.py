@@ -11,6 +11,7 @@ from keras_transformers import text
 from keras_transformers.shards import Encoded, Journal, Position, Shards, ShardStream
 from keras_transformers.tables import LABELS, PAIRS, TEXTS
 from keras_transformers.training import ExactResume
+from tests.interruption import Kill, Killed
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefgh"]
 TOKENIZER = text.WordPieceTokenizer(WORDS)
@@ -189,29 +190,6 @@ def test_documents_and_labelled_texts_are_streamed(tmp_path):
     expected = arrays(stream.batches(), 12)
     assert_same(arrays(stream.batches(7), 5), expected[7:])
     assert expected[0][0].shape == (4, 16)
-
-
-class Killed(Exception):
-    """What ends a run here, as SIGKILL would."""
-
-
-class Kill(keras.callbacks.Callback):
-    """Ends a run after so many steps."""
-
-    def __init__(self, after):
-        super().__init__()
-        self.left = after
-
-    def on_train_batch_end(self, batch, logs=None):
-        self.left -= 1
-        if self.left == 0:
-            raise Killed
-
-    def get_state(self):
-        return {}
-
-    def set_state(self, state):
-        pass
 
 
 def test_a_killed_run_goes_on_to_the_same_weights(folder, tmp_path):

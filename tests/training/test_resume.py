@@ -21,34 +21,12 @@ from keras_transformers.training import (
     checkpoints,
 )
 from keras_transformers.training.checkpoints import Checkpoints
+from tests.interruption import Kill, Killed
 
 STEPS, EPOCHS = 5, 4
 RNG = np.random.default_rng(0)
 IDS = RNG.integers(1, 13, (37, 7)).astype("int32")
 LABELS = (IDS.sum(axis=1) % 3).astype("int32")
-
-
-class Killed(Exception):
-    """What ends a run in these tests, as SIGKILL would."""
-
-
-class Kill(keras.callbacks.Callback):
-    """Ends a run after so many steps."""
-
-    def __init__(self, after):
-        super().__init__()
-        self.left = after
-
-    def on_train_batch_end(self, batch, logs=None):
-        self.left -= 1
-        if self.left == 0:
-            raise Killed
-
-    def get_state(self):
-        return {}
-
-    def set_state(self, state):
-        pass  # or the run that goes on would be killed at once
 
 
 def make(epoch):
