@@ -32,7 +32,7 @@ from keras_transformers.export import Translator
 from keras_transformers.fitting import calibrate_confidence
 from keras_transformers.generation import BeamSearch
 from keras_transformers.predictors import QualityEstimator, TranslatorPredictor
-from keras_transformers.predictors.quality import mean_log_probability
+from keras_transformers.tasks.translation_quality import mean_log_probability
 from keras_transformers.text import SentencePieceTokenizer
 from keras_transformers.training import alignment_error_rate, sentence_chrf
 from recipes.aligning import EFLOMAL, eflomal_links

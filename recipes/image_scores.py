@@ -2,7 +2,7 @@
 
 import itertools
 
-from keras_transformers.export.classes import THRESHOLD
+from keras_transformers.tasks.classes import THRESHOLD
 from keras_transformers.training import score_classes, score_labels
 
 

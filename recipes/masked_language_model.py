@@ -20,8 +20,8 @@ from typing import ClassVar, Literal
 import tensorflow as tf
 
 from keras_transformers.export import MaskFiller
-from keras_transformers.fitting.documents import masked_documents
 from keras_transformers.models import TextEncoder
+from keras_transformers.tasks.mask_filling import masked_documents
 from keras_transformers.text import WordPieceTokenizer, encoder_of_documents
 from keras_transformers.training import Muon
 

@@ -8,11 +8,11 @@ import numpy as np
 
 from keras_transformers.core.words import without_context
 from keras_transformers.export import Translator
-from keras_transformers.export.languages import LanguageChoice
-from keras_transformers.export.translation import LENGTHS
 from keras_transformers.fitting import calibrate_confidence
 from keras_transformers.generation import Shortlist, generate_all
 from keras_transformers.inspection import attention_maps
+from keras_transformers.tasks.translation import LENGTHS
+from keras_transformers.tasks.translation_inputs import LanguageChoice
 from keras_transformers.text.tokenizers import with_room
 from keras_transformers.training import bleu_tokenizer, count_words, report_translations
 from keras_transformers.visualization import attention_heat_map, grouped_bars

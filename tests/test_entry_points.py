@@ -9,8 +9,8 @@ import pytest
 
 from keras_transformers import tables
 from keras_transformers.fitting import TranslatorFitting
-from keras_transformers.fitting.targets import targets_of
 from keras_transformers.shards import Shards
+from keras_transformers.tasks.classes import targets_of
 from keras_transformers.text import read_labelled, read_pairs, read_tagged, read_texts
 from recipes.bulk import rows
 from recipes.data import documents, translation

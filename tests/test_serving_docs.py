@@ -120,7 +120,7 @@ def test_the_list_of_models_is_one_that_the_server_reads(folder):
 
 
 def test_batches_are_no_larger_than_a_round():
-    from keras_transformers.export.rounds import LARGEST_BATCH
+    from keras_transformers.tasks.rounds import LARGEST_BATCH
 
     (parameters,) = [each for each in blocks(PAGE, "protobuf") if "max_batch_size" in each]
     fields = dict(re.findall(r"^(\w+) \{ value: (\d+) \}$", parameters, re.MULTILINE))

@@ -5,9 +5,9 @@ import dataclasses
 
 from keras_transformers.data.labels import indicator_size, names_of, whole_number
 from keras_transformers.data.splits import PARTS
-from keras_transformers.fitting.documents import in_parts
 from keras_transformers.shards import Shards
 from keras_transformers.tables import LABELS, TEXTS
+from keras_transformers.tasks.documents import in_parts
 from keras_transformers.text import TextCorpus, read_labelled, read_texts, row_of_labels
 
 from . import shakespeare

@@ -12,9 +12,9 @@ import tensorflow as tf
 
 from keras_transformers import tables
 from keras_transformers.data.labels import numbered
-from keras_transformers.fitting.targets import targets_of
 from keras_transformers.shards import Shards
 from keras_transformers.tables import LABELS, PAIRS, Column, read_table, table_rows
+from keras_transformers.tasks.classes import targets_of
 from keras_transformers.text import read_labelled, read_pairs, read_tagged, read_texts
 from keras_transformers.vision import read_images
 from recipes.data.documents import load_labelled

@@ -7,8 +7,8 @@ import tensorflow as tf
 
 from keras_transformers.detection import best_answers
 from keras_transformers.export import Detector
-from keras_transformers.export.programs import detector_program
 from keras_transformers.models import DETR, ResNet
+from keras_transformers.tasks.object_detection import detector_program
 from keras_transformers.vision import DetectionCorpus, Preprocessing, evaluation_boxes
 
 RNG = np.random.default_rng(0)

@@ -1,5 +1,6 @@
 """Claims about what LiteRT and ONNX take and what they refuse."""
 
+import dataclasses
 import importlib.util
 import json
 import subprocess
@@ -10,9 +11,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_transformers.export import detector, formats, image_classifier, sentence_encoder
+from keras_transformers.export import detector, image_classifier, sentence_encoder
 from keras_transformers.models import DETR, TextEncoder, ViT
 from keras_transformers.precision import in_precision
+from keras_transformers.tasks import conversion
 from keras_transformers.text import MarianTokenizer, SentencePieceTokenizer
 from keras_transformers.vision import Preprocessing
 from tests.export import by_hand
@@ -108,7 +110,8 @@ def test_what_does_not_convert_is_refused_in_a_sentence(format, tmp_path):
 
 def test_a_file_that_gives_other_answers_is_refused(tmp_path, monkeypatch):
     wrong = {"probabilities": np.full((2, 3), 0.4, "float32")}
-    monkeypatch.setattr(formats.onnx, "run", lambda content, inputs: wrong)
+    onnx = dataclasses.replace(conversion.CONVERTERS["onnx"], run=lambda content, inputs: wrong)
+    monkeypatch.setitem(conversion.CONVERTERS, "onnx", onnx)
     with pytest.raises(ValueError, match="onnxruntime gives other `probabilities`, with differen"):
         image_classifier(vit(), tmp_path / "x", CLASSES, PREPROCESSING, format="onnx")
     assert not (tmp_path / "x").exists()
@@ -126,7 +129,7 @@ def test_what_does_not_fit_is_refused(tmp_path, monkeypatch):
     encoder = TextEncoder(14, hidden_dim=8, num_heads=2, mlp_dim=11, num_layers=1)
     with pytest.raises(ValueError, match="must be a WordPieceTokenizer or.*MarianTokenizer"):
         sentence_encoder(encoder, pieces, tmp_path / "x", format="onnx")
-    monkeypatch.setattr(formats, "LARGEST", 100)
+    monkeypatch.setattr(conversion, "LARGEST", 100)
     with pytest.raises(ValueError, match="its weights take 0.0 GB, and such a file holds less"):
         image_classifier(*options, format="litert")
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)

@@ -24,8 +24,8 @@ from keras_transformers.export import (
     sentence_encoder,
     text_classifier,
 )
-from keras_transformers.export.preprocessing_file import of_images
 from keras_transformers.models import DETR, PVT, MViT, Swin, TextEncoder, ViT
+from keras_transformers.tasks.conversion import of_images
 from keras_transformers.text import SentencePieceTokenizer, WordPieceTokenizer
 from keras_transformers.vision import Preprocessing
 from tests.export import by_hand, examples

@@ -10,7 +10,7 @@ from keras_transformers.export import Translator
 from keras_transformers.generation import BeamSearch, Boundaries, Constraints, Greedy
 from keras_transformers.models import Transformer
 from keras_transformers.predictors import QualityEstimator, TranslatorPredictor
-from keras_transformers.predictors.quality import ConfidenceCurve
+from keras_transformers.tasks.translation_quality import ConfidenceCurve
 from keras_transformers.text import SentencePieceTokenizer
 
 WORDS = "the cat sat on a mat and saw the dog run to an old house by the sea".split()

@@ -6,7 +6,6 @@ import pytest
 import tensorflow as tf
 
 from keras_transformers.export import Translator
-from keras_transformers.export.lists import Lists
 from keras_transformers.generation import (
     BeamSearch,
     Constraints,
@@ -17,6 +16,7 @@ from keras_transformers.generation import (
     generate,
 )
 from keras_transformers.models import Transformer
+from keras_transformers.tasks.translation_inputs import Lists
 from keras_transformers.text import SentencePieceTokenizer
 
 WORDS = "the cat sat on a mat and saw the dog run to an old house by the sea".split()

@@ -11,7 +11,6 @@ import tensorflow as tf
 
 import keras_transformers
 from keras_transformers.export import MaskFiller, TextGenerator, Translator
-from keras_transformers.export.rounds import uniform
 from keras_transformers.generation import (
     BeamSearch,
     Constraints,
@@ -23,6 +22,7 @@ from keras_transformers.generation import (
 from keras_transformers.generation.boundaries import bytes_of_tokens
 from keras_transformers.models import LanguageModel, TextEncoder, Transformer
 from keras_transformers.predictors import KINDS, TextGeneratorPredictor
+from keras_transformers.tasks.rounds import uniform
 from keras_transformers.text import WordPieceTokenizer
 from tests.pretrained import folders
 from tests.pretrained.piece_folders import write

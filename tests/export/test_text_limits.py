@@ -6,7 +6,6 @@ import pytest
 import tensorflow as tf
 
 from keras_transformers import export, models
-from keras_transformers.export.rounds import uniform
 from keras_transformers.generation import (
     BeamSearch,
     Boundaries,
@@ -24,6 +23,7 @@ from keras_transformers.layers import (
     RandomSynthesizer,
 )
 from keras_transformers.models.text_model import TextEmbedding
+from keras_transformers.tasks.rounds import uniform
 from tests.export import examples
 
 POSITIONS = 16

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from keras_transformers.core.words import placeables
-from keras_transformers.fitting.base import class_scores
-from keras_transformers.fitting.targets import targets_of
 from keras_transformers.localization import MarkdownFile, Subtitles
+from keras_transformers.tasks.classes import targets_of
+from keras_transformers.tasks.fitting import class_scores
 from keras_transformers.text import Glossary, read_labelled, read_pairs, read_tagged
 from recipes.bulk import rows
 from tests.fitting.test_fitting import loaded

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import keras_transformers
-from keras_transformers.fitting.base import class_scores
-from keras_transformers.fitting.targets import targets_of
+from keras_transformers.tasks.classes import targets_of
+from keras_transformers.tasks.fitting import class_scores
 from keras_transformers.vision import ImageCorpus, read_folder, read_images
 from tests.fitting.test_fitting import FAST, images, loaded, royal, sentences
 from tests.pretrained import folders

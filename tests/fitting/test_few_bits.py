@@ -8,8 +8,8 @@ from keras import ops
 import keras_transformers
 from keras_transformers import models, training
 from keras_transformers.fitting import Held
-from keras_transformers.fitting.base import Fitted
 from keras_transformers.precision import in_precision
+from keras_transformers.tasks.fitting import Fitted
 from keras_transformers.training.adapters import is_merged
 from tests.fitting.test_fitting import PICTURE, TEXT, images, loaded, royal, sentences
 from tests.pretrained import folders

@@ -12,8 +12,8 @@ import keras_transformers
 from keras_transformers import layers, models, pretrained, text, training, vision
 from keras_transformers.data.splits import part_of
 from keras_transformers.fitting import Asked, Held, TranslatorFitting
-from keras_transformers.fitting.base import learned, parts_of
-from keras_transformers.fitting.targets import Scale, problem_of, row_weights, targets_of
+from keras_transformers.tasks.classes import Scale, problem_of, row_weights, targets_of
+from keras_transformers.tasks.fitting import learned, split_parts
 from keras_transformers.text import encode_pairs
 from keras_transformers.text.batching import boundaries_for, within
 from keras_transformers.training import fine_tuning_numbers
@@ -392,13 +392,13 @@ def test_parts_of_a_set_are_found_by_any_usual_name(names, holds, tmp_path, caps
             path.mkdir() if holds == "folders" else path.write_text("a text")
         data = tmp_path
     roles = {part_of(name): paths[name] for name in names}
-    train, watched = parts_of(data, None, "auto")
+    train, watched = split_parts(data, None, "auto")
     assert (train, watched) == (roles["train"], roles.get("valid"))
     printed = capsys.readouterr().out
     assert ("not used: test" in printed) == ("test" in roles)
     assert ("held out" in printed) == ("test" in roles and "valid" not in roles)
-    assert parts_of(data, "mine", 0) == (train, "mine")
-    assert parts_of(train, watched, 0) == (train, watched)
+    assert split_parts(data, "mine", 0) == (train, "mine")
+    assert split_parts(train, watched, 0) == (train, watched)
     assert not capsys.readouterr().out
 
 
@@ -407,11 +407,11 @@ def test_parts_without_one_to_learn_from_are_refused_and_classes_are_no_parts(tm
         (tmp_path / "a" / name).mkdir(parents=True)
     for data in (tmp_path / "a", {"val": [], "test": []}):
         with pytest.raises(ValueError, match="has no (folder|part) `train` beside"):
-            parts_of(data, None, 0)
+            split_parts(data, None, 0)
     for name in ("bus", "car", "train"):
         (tmp_path / "b" / name).mkdir(parents=True)
     for data in (tmp_path / "b", {"text": [], "label": []}, "a.csv", [("a", "b")]):
-        assert parts_of(data, None, 0) == (data, None)
+        assert split_parts(data, None, 0) == (data, None)
 
 
 def test_a_classifier_of_images_never_learns_the_classes_train_and_test(tmp_path, capsys):

@@ -6,7 +6,7 @@ import pytest
 import keras_transformers
 from keras_transformers import models, training
 from keras_transformers.fitting import Held, TextTaggerFitting
-from keras_transformers.fitting.text_tags import UNSCORED, _Rows
+from keras_transformers.tasks.tagging import UNSCORED, _Rows
 from keras_transformers.text import TaggedCorpus, read_tagged
 from tests.fitting.test_fitting import FAST, loaded, sentences
 from tests.loading.test_published import bert, publish

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 import keras_transformers
 from keras_transformers import export, loading, models
-from keras_transformers.loading import saved_model
+from keras_transformers.tasks import saved_model
 from keras_transformers.vision import Preprocessing
 from tests.export import examples
 from tests.loading.saved import save_shouter

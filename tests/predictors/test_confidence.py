@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.optimize import isotonic_regression
 
-from keras_transformers.predictors.quality import ConfidenceCurve, isotonic
+from keras_transformers.tasks.translation_quality import ConfidenceCurve, isotonic
 
 
 def test_isotonic_regression_is_scipy_s():

@@ -19,10 +19,10 @@ from keras_transformers import pretrained
 from keras_transformers.export import TextGenerator, Translator
 from keras_transformers.generation import BeamSearch, Boundaries, Constraints, Greedy, Sampling
 from keras_transformers.generation.compiled import Part
-from keras_transformers.loading import learners
 from keras_transformers.models import LanguageModel, Transformer
 from keras_transformers.predictors import TextGeneratorPredictor, TextStream, TranslatorPredictor
-from keras_transformers.predictors.text_streams import byte_id, settled_text
+from keras_transformers.tasks.loading import fitting_of_run
+from keras_transformers.tasks.text_predictor import byte_id, settled_text
 from keras_transformers.text import FastTokenizer, SentencePieceTokenizer, WordPieceTokenizer
 from tests.pretrained import folders
 from tests.pretrained.piece_folders import write
@@ -349,7 +349,7 @@ def test_a_run_streams_by_its_own_settings(tmp_path):
     run = generator()._run
     parts = {"model": run._model, "tokenizer": run._tokenizer, "labels": None}
     made = types.SimpleNamespace(kind="text_generator", **parts)
-    served = learners.fitting_of_run(tmp_path, made).served()
+    served = fitting_of_run(tmp_path, made).served()
     assert served._search == Sampling(0.5, top_p=0.7) and served._new_tokens == 16
 
 

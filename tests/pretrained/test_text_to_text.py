@@ -11,6 +11,7 @@ import keras_transformers
 from keras_transformers import export, pretrained
 from keras_transformers.generation import generate
 from keras_transformers.pretrained.folder import FAMILIES
+from keras_transformers.tasks import translation
 from tests.pretrained.folders import bert, eagerly
 from tests.pretrained.piece_folders import write
 from tests.pretrained.test_bad_folders import edit, tensors
@@ -189,7 +190,7 @@ def test_the_one_door_asks_for_the_languages_that_no_file_says(tmp_path, monkeyp
         made.append((words, search.constraints.boundaries))
         raise InterruptedError  # nothing need be compiled
 
-    monkeypatch.setattr(export, "Translator", translator)
+    monkeypatch.setattr(translation, "Translator", translator)
     with pytest.raises(
         ValueError, match="many languages, and no file says which. Give `languages`"
     ):

@@ -1,0 +1,138 @@
+"""How tasks read images: files, arrays and Pillow images in, pixels out."""
+
+import pathlib
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from keras_transformers.core.types import Array, StrPath
+from keras_transformers.data.array_files import ANIMATED, is_animated_webp, is_pillow, read_array
+from keras_transformers.tasks.predictor import Predictor, received
+from keras_transformers.vision import Preprocessing
+from keras_transformers.vision.corpus import encoded_image
+from keras_transformers.vision.decoding import NAMES, is_animated, kinds
+
+
+def decoded_each(
+    image: tf.Tensor,
+    decode: Callable[[tf.Tensor], tuple[tf.Tensor, ...]],
+    outputs: tuple[tf.TensorSpec, ...],
+) -> tuple[tf.Tensor, ...]:
+    """`decode` of each encoded image of a request, string `(batch,)`, one after the other.
+
+    What cannot be decoded fails with its number in the request.
+
+    Args:
+        image: String tensor `(batch,)`.
+        decode: Function of one of them that gives a tuple of tensors.
+        outputs: Tuple of their `tf.TensorSpec`s.
+    """
+    results: tuple[tf.Tensor, ...] = tf.map_fn(
+        lambda pair: _decoded_or_named(pair[0], pair[1], decode, outputs),
+        (tf.range(tf.size(image)), image),
+        fn_output_signature=outputs,
+    )
+    return results
+
+
+def _decoded_or_named(
+    number: tf.Tensor,
+    encoded: tf.Tensor,
+    decode: Callable[[tf.Tensor], tuple[tf.Tensor, ...]],
+    outputs: tuple[tf.TensorSpec, ...],
+) -> tuple[tf.Tensor, ...]:
+    """`decode(encoded)`; what cannot be decoded fails with the number."""
+    of_kind = kinds(encoded)
+    known = list(of_kind.values())
+    size, named = tf.strings.length(encoded), ["image number", number, "of the request"]
+    message = f"is no {NAMES}; its size in bytes:"
+    check = tf.debugging.Assert(tf.reduce_any(known), [*named, message, size])
+    message = f"is an animation; {ANIMATED} are not read. Its size in bytes:"
+    still = tf.debugging.Assert(~is_animated(encoded), [*named, message, size])
+    with tf.control_dependencies([check, still]):
+        results, good = _attempt(decode, tf.identity(encoded), outputs)
+    kind = tf.boolean_mask(list(of_kind), known)
+    message = "is a broken file, or one cut off:"
+    check = tf.debugging.Assert(good, [*named, message, kind, "its size in bytes:", size])
+    with tf.control_dependencies([check]):
+        return tuple(map(tf.identity, results))
+
+
+def _attempt(
+    compute: Callable[[tf.Tensor], tuple[tf.Tensor, ...]],
+    x: tf.Tensor,
+    outputs: tuple[tf.TensorSpec, ...],
+) -> tuple[Any, ...]:
+    """What `compute(x)` gives and whether it did; where it fails zeros and False.
+
+    TensorFlow has no other way to go on after an op has failed than a dataset that leaves out what
+    does.
+    """
+    found = tf.data.Dataset.from_tensors(x).map(lambda x: (compute(x), True))
+    zeros = tuple(tf.zeros(spec.shape, spec.dtype) for spec in outputs)
+    instead = tf.data.Dataset.from_tensors((zeros, False))
+    return found.ignore_errors().concatenate(instead).take(1).get_single_element()
+
+
+def decoded_pixels(preprocessing: Preprocessing, image: tf.Tensor) -> tf.Tensor:
+    """The pixels that a model sees, uint8, of encoded images, string `(batch,)`."""
+    shape = (*preprocessing.image_size, preprocessing.channels)
+    outputs = (tf.TensorSpec(shape, tf.uint8),)
+    return decoded_each(image, lambda encoded: (preprocessing.decode(encoded),), outputs)[0]
+
+
+class ImagePredictor(Predictor):
+    """A predictor of images: each a path, the bytes of a file, an array or a Pillow image.
+
+    Files are JPEG, PNG, GIF, BMP or still WebP. Arrays hold unsigned bytes, or floats in [0, 1].
+    They, `.npy` and TIFF files, and Pillow images go to the model as PNG, without loss, as `fit`
+    and `evaluate` read them. What has an orientation in EXIF is taken upright.
+
+    Example:
+    >>> from keras_transformers.predictors import ImagePredictor
+    >>> ImagePredictor.takes
+    'image'
+    """
+
+    takes = "image"
+    rows = 64
+
+    def _is_one(self, raw: Any) -> bool:
+        if is_pillow(raw) or isinstance(raw, pathlib.PurePath):
+            return True
+        if isinstance(raw, np.ndarray) and raw.dtype.kind not in "OSU":
+            return raw.ndim != 4
+        return super()._is_one(raw)
+
+    def _encoded(self, item: Any) -> Any:
+        if isinstance(item, str | pathlib.PurePath):
+            item = _read(item)
+        if not isinstance(item, bytes | bytearray | np.ndarray) and not is_pillow(item):
+            raise ValueError(
+                "must be an image: the path of a file, its bytes, an array or a Pillow image. "
+                f"{received(item)}"
+            )
+        encoded = encoded_image(item)
+        if is_animated_webp(encoded):
+            raise ValueError(f"must be a still image; {ANIMATED} are not read.")
+        return encoded
+
+    def _failure(self, error: Exception) -> str:
+        return "must be a JPEG, PNG, GIF, BMP or WebP image that is whole; it cannot be decoded."
+
+
+def _read(path: StrPath) -> bytes:
+    try:
+        return pathlib.Path(path).read_bytes()
+    except (OSError, ValueError) as error:  # ValueError: a name with a null character
+        reason = getattr(error, "strerror", None) or str(error)
+        raise ValueError(f"must be a file that can be read: {reason}. {received(path)}") from None
+
+
+def _read_array(content: StrPath | bytes) -> Array:
+    try:
+        return read_array(content)
+    except ValueError as error:
+        raise ValueError(f"must be an array of pixels; the file {error}") from None

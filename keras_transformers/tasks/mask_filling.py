@@ -1,0 +1,237 @@
+"""Mask filling: the tokens that are masked in a raw text."""
+
+import pathlib
+from collections.abc import Sequence
+from typing import Any, Unpack
+
+import keras
+import tensorflow as tf
+
+from keras_transformers.core.types import StrPath
+from keras_transformers.generation.request import padding_of
+from keras_transformers.tasks.documents import _OfTexts
+from keras_transformers.tasks.registry import Task
+from keras_transformers.tasks.rounds import Rounds
+from keras_transformers.tasks.served import (
+    LENGTHS,
+    Saving,
+    Served,
+    bounded,
+    joined_past_ends,
+    lengths_for,
+    strings,
+)
+from keras_transformers.tasks.text_predictor import TextPredictor, text_of
+from keras_transformers.text import framed, masked, packed_documents
+from keras_transformers.text.wordpiece import WordPieceTokenizer
+
+CANDIDATES = 5
+
+
+class MaskFiller(Served):
+    """A masked language model and its tokenizer as one function from text to text.
+
+    Every `[MASK]` of a text is filled with the token that the model finds most probable there, each
+    by itself. It takes UTF-8 strings `(batch,)`, with any number of `[MASK]` in each, and gives a
+    dict of `text` string `(batch,)`, as the tokenizer writes it; `candidates` string `(batch, 5)`
+    for the first `[MASK]`, best first, and their `probabilities` float32 `(batch, 5)`, "" and 0
+    where there is none; `truncated` bool `(batch,)`. For XLA lengths and batch sizes are few, as in
+    `TextClassifier`; weights are shared.
+
+    Args:
+        model: A `models.TextEncoder` with `head="masked_language"`, or any model from ids `(batch,
+            length)`, 0 = padding, to logits `(batch, length, vocab_size)`.
+        tokenizer: A `text.WordPieceTokenizer`.
+        lengths: Lengths in ids, [CLS] and [SEP] included, to which texts are padded; what exceeds
+            the last is cut off, and said so in `truncated`. By default those of 32, 64, 128, 256
+            and 512 for which the model has positions.
+
+    Raises:
+        ValueError: If the lengths do not increase or exceed the model's positions, or the
+            tokenizer has ids that are none of the model's.
+
+    Example:
+    >>> from keras_transformers.export import MaskFiller
+    >>> from keras_transformers.models import TextEncoder
+    >>> from keras_transformers.text import WordPieceTokenizer
+    >>> special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    >>> tokenizer = WordPieceTokenizer([*special, "a", "cat", "sat"])
+    >>> model = TextEncoder.from_variant("tiny", 8, head="masked_language")
+    >>> filler = MaskFiller(model, tokenizer, lengths=(8,))
+    >>> [len(text.split()) for text in filler.fill(["a [MASK] sat", "a cat"])]
+    [3, 2]
+    """
+
+    kind = "mask_filler"
+
+    def __init__(
+        self,
+        model: keras.Model,
+        tokenizer: WordPieceTokenizer,
+        lengths: Sequence[int] | None = None,
+    ) -> None:
+        super().__init__("mask_filler", tf.TensorSpec([None], tf.string, name="text"))
+        lengths = lengths_for("MaskFiller", model, tokenizer, lengths, LENGTHS)
+        model(tf.ones((1, 2), tf.int32), training=False)
+        self._hold(model)
+        self._tokenizer, self._padding = tokenizer, padding_of(model)
+        self._lengths = lengths
+        self._candidates = min(CANDIDATES, tokenizer.vocab_size)
+        special = tf.one_hot(tokenizer.special_ids, tokenizer.vocab_size, 1e9)
+        self._never = tf.reduce_max(special, axis=0)
+
+    def _answer(self, text: tf.Tensor, rounds: Rounds) -> dict[str, tf.Tensor]:
+        text, cut = bounded(text, self._lengths[-1])
+        ids, truncated = framed(self._tokenizer, text, self._lengths[-1])
+        fill, number = rounds.program(self._fill), self._candidates
+        detokenize = self._tokenizer.detokenize
+
+        def compute(ids: tf.Tensor) -> dict[str, tf.Tensor]:
+            filled, probabilities, best, any_masked = fill(
+                rounds.padded(ids, self._lengths, self._padding)
+            )
+            words = tf.reshape(detokenize(tf.reshape(best, [-1, 1])), [-1, number])
+            return {
+                "text": joined_past_ends(self._tokenizer, filled, self._padding),
+                "candidates": tf.where(any_masked[:, None], words, ""),
+                "probabilities": tf.where(any_masked[:, None], probabilities, 0.0),
+            }
+
+        results = {
+            "text": tf.TensorSpec([None], tf.string),
+            "candidates": tf.TensorSpec([None, number], tf.string),
+            "probabilities": tf.TensorSpec([None, number], tf.float32),
+        }
+        return {**rounds.run_by_length(compute, ids, results), "truncated": truncated | cut}
+
+    def _fill(self, ids: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        logits = tf.cast(self._model(ids, training=False), tf.float32) - self._never
+        masked = ids == self._tokenizer.mask_id
+        filled = tf.where(masked, tf.argmax(logits, axis=-1, output_type=tf.int32), ids)
+        first = tf.argmax(tf.cast(masked, tf.int32), axis=1)
+        at_first = tf.nn.softmax(tf.gather(logits, first, batch_dims=1))
+        best = tf.math.top_k(at_first, self._candidates)
+        return filled, *best, tf.reduce_any(masked, axis=1)
+
+    def fill(self, texts: Sequence[str]) -> list[str]:
+        """Fills in a list of str."""
+        return [text.decode() for text in self(strings(texts))["text"].numpy()]
+
+
+def mask_filler(
+    model: keras.Model,
+    tokenizer: WordPieceTokenizer,
+    path: StrPath,
+    lengths: Sequence[int] | None = None,
+    **saving: Unpack[Saving],
+) -> pathlib.Path:
+    """Exports what fills in `[MASK]`. See `MaskFiller` and its `save`.
+
+    Example:
+    >>> import tempfile, tensorflow as tf
+    >>> from keras_transformers import export, models, text
+    >>> special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    >>> tokenizer = text.WordPieceTokenizer([*special, "a", "cat", "sat"])
+    >>> model = models.TextEncoder.from_variant("tiny", 8, head="masked_language")
+    >>> path = export.mask_filler(model, tokenizer, tempfile.mkdtemp(), lengths=(8,))
+    >>> served = tf.saved_model.load(str(path)).signatures["serving_default"]
+    >>> sorted(served(text=tf.constant(["a [MASK] sat"])))
+    ['candidates', 'probabilities', 'text', 'truncated']
+    """
+    return MaskFiller(model, tokenizer, lengths).save(path, **saving)
+
+
+class MaskFillerPredictor(TextPredictor):
+    """Fills in `[MASK]`: a dict of `text`, `candidates` and `truncated` for each text.
+
+    `candidates` are dicts of `token` and `probability` for the first `[MASK]`, best first.
+
+    Example:
+    >>> import tensorflow as tf
+    >>> from keras_transformers.predictors import MaskFillerPredictor
+    >>> def fill(text):
+    ...     return {"text": tf.constant(["to be"]), "candidates": tf.constant([["be", "do"]]),
+    ...             "probabilities": tf.constant([[0.75, 0.25]]), "truncated": tf.constant([False])}
+    >>> MaskFillerPredictor(fill).predict("to [MASK]")["candidates"][0]
+    {'token': 'be', 'probability': 0.75}
+    """
+
+    kind = "mask_filler"
+
+    def _answer(self, row: dict[str, Any], details: bool) -> Any:
+        pairs = zip(row["candidates"], row["probabilities"], strict=True)
+        return {
+            "text": text_of(row["text"]),
+            # Without a mask they are empty and of probability 0.
+            "candidates": [
+                {"token": text_of(token), "probability": float(p)} for token, p in pairs if p > 0
+            ],
+            "truncated": bool(row["truncated"]),
+        }
+
+
+class MaskFillerFitting(_OfTexts):
+    """An encoder that fills masks.
+
+    Example:
+    >>> from keras_transformers.fitting import MaskFillerFitting
+    >>> MaskFillerFitting.kind
+    'mask_filler'
+    """
+
+    kind = "mask_filler"
+
+    def served(self) -> Any:
+        return MaskFiller(self.held.model, self.held.tokenizer, **self.held.options)
+
+    def _batches(
+        self, rows: tf.data.Dataset, size: int, seed: int | None = None, epoch: Any = None
+    ) -> tf.data.Dataset:
+        return masked_documents(rows, self.held.tokenizer, self._length(), size, seed, epoch)
+
+
+def masked_documents(
+    documents: tf.data.Dataset,
+    tokenizer: Any,
+    length: int,
+    rows: int,
+    seed: int | None = None,
+    epoch: Any = None,
+    rate: float = 0.15,
+    whole_words: bool = False,
+) -> tf.data.Dataset:
+    """Batches of documents in rows, in which tokens are hidden.
+
+    Args:
+        documents: Ragged ids, see `text.packed_documents`.
+        tokenizer: Theirs, with `mask_id` and `special_ids`.
+        length, rows: Of a batch.
+        seed: Of order and of what is hidden, anew in each epoch; None: the same each time.
+        epoch: Its number.
+        rate, whole_words: See `text.masked`.
+
+    Example:
+    >>> import tensorflow as tf
+    >>> from keras_transformers.tasks.mask_filling import masked_documents
+    >>> from keras_transformers.text import WordPieceTokenizer
+    >>> words = WordPieceTokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "cat"])
+    >>> documents = tf.data.Dataset.from_tensors(tf.ragged.constant([[2, 5, 5, 3], [2, 5, 3]]))
+    >>> inputs, labels = next(iter(masked_documents(documents, words, length=8, rows=1)))
+    >>> tuple(inputs["ids"].shape)
+    (1, 8)
+    """
+    packed = packed_documents(documents, length, rows, seed, shift=False, epoch=epoch)
+    return masked(
+        packed,
+        tokenizer.mask_id,
+        tokenizer.vocab_size,
+        tokenizer.special_ids,
+        rate,
+        tokenizer.starts_word if whole_words else None,
+        seed or 0,
+        dynamic=seed is not None,
+        epoch=epoch,
+    )
+
+
+TASKS = (Task(MaskFiller, MaskFillerPredictor, MaskFillerFitting, output="candidates"),)

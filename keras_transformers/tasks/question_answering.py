@@ -1,0 +1,336 @@
+"""Question answering: the piece of a raw text that answers a question."""
+
+import pathlib
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Unpack
+
+import keras
+import tensorflow as tf
+
+from keras_transformers.core.types import StrPath, Tokenizer
+from keras_transformers.generation.request import padding_of
+from keras_transformers.models.text_heads import NEVER
+from keras_transformers.tasks.fitting import Answering
+from keras_transformers.tasks.predictor import received
+from keras_transformers.tasks.registry import Task
+from keras_transformers.tasks.rounds import Rounds
+from keras_transformers.tasks.served import LENGTHS, Saving, Served, bounded, lengths_for
+from keras_transformers.tasks.text_predictor import TextPredictor, text_of
+from keras_transformers.text import Offsets, with_offsets
+from keras_transformers.text.cutting import SPACES, valid
+from keras_transformers.text.tokenizers import marks_of_pair, rows_of
+
+QUESTION = 64  # tokens of a question that are read
+LONGEST = 384  # ids of a window where nothing else is said, as BERT was taught
+
+
+class _Windows(NamedTuple):
+    """Windows over contexts, with their question, in the order of the requests."""
+
+    ids: tf.RaggedTensor  # (windows, None)
+    begins: tf.Tensor  # (windows,): where the context begins in each
+    sizes: tf.Tensor  # (windows,): tokens of the context in each
+    starts: tf.Tensor  # (windows,): number of the first of these tokens in the context
+    numbers: tf.Tensor  # (requests,): windows of each request
+
+
+class QuestionAnswerer(Served):
+    """A model with a `SpanHead` and its tokenizer as one function from question and text to answer.
+
+    It takes UTF-8 strings `(batch, 2)`, a question and the context in which its answer stands, and
+    gives a dict of `answer` string, a piece of the context; `start` and `end` int32, where it
+    stands there, in characters; `score` float32, the probability of its first token times that of
+    its last; `no_answer` float32, the same of the first mark of the row, which models that were
+    taught so give to questions without an answer; and `truncated` bool, whether the end of the
+    question was cut off, or of a context of more than 64 KiB; each `(batch,)`. The answer begins
+    and ends with whole words, see `text.with_offsets`.
+
+    A context longer than the model takes is read in windows that overlap, and the best answer of
+    any is given. For XLA lengths and batch sizes are few, as in `TextClassifier`; weights are
+    shared.
+
+    Args:
+        model: A `models.TextEncoder` or `models.LanguageModel` with `SpanHead`, or any model from
+            ids `(batch, length)` to logits `(batch, 2, length)`. Where it has token types, the
+            context is of the second.
+        tokenizer: Any tokenizer of `keras_transformers.text`, by whose pairs of texts question and
+            context stand in one row.
+        lengths: Lengths in ids to which windows are padded, the last the longest. By default those
+            of 32, 64, 128, 256 and 384 for which the model has positions.
+        overlap: Tokens that a window has in common with the one before; by default 128, or half of
+            a window where that is less.
+        longest_answer: Most tokens of an answer.
+
+    Raises:
+        ValueError: If the lengths do not increase or exceed the model's positions, or leave no room
+            for a context beside a question; the tokenizer has ids that are none of the model's; or
+            `longest_answer` is not positive.
+
+    Example:
+    >>> from keras_transformers.export import QuestionAnswerer
+    >>> from keras_transformers.models import SpanHead, TextEncoder
+    >>> from keras_transformers.text import WordPieceTokenizer
+    >>> special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    >>> tokenizer = WordPieceTokenizer([*special, "who", "sat", "a", "cat", "?"])
+    >>> model = TextEncoder.from_variant("tiny", 10, head=SpanHead())
+    >>> answerer = QuestionAnswerer(model, tokenizer, lengths=(16,))
+    >>> found = answerer([["Who sat?", "A cat sat."]])
+    >>> start, end = int(found["start"][0]), int(found["end"][0])
+    >>> found["answer"][0].numpy().decode() == "A cat sat."[start:end]
+    True
+    """
+
+    kind = "question_answerer"
+
+    def __init__(
+        self,
+        model: keras.Model,
+        tokenizer: Tokenizer,
+        lengths: Sequence[int] | None = None,
+        overlap: int | None = None,
+        longest_answer: int = 15,
+    ) -> None:
+        request = tf.TensorSpec([None, 2], tf.string, name="question_and_context")
+        super().__init__("question_answerer", request)
+        usual = tuple(each for each in (*LENGTHS, LONGEST) if each < LONGEST) + (LONGEST,)
+        self._lengths = lengths_for("QuestionAnswerer", model, tokenizer, lengths, usual)
+        if longest_answer < 1:
+            raise ValueError(
+                f"QuestionAnswerer: `longest_answer` must be positive. Received: {longest_answer}"
+            )
+        self._marks, self._longest_answer = marks_of_pair(tokenizer), longest_answer
+        room = self._lengths[-1] - sum(map(len, self._marks))
+        self._question = min(QUESTION, room // 2)
+        self._overlap = min(128, room // 4) if overlap is None else overlap
+        if not 0 <= self._overlap < room - self._question:
+            raise ValueError(
+                "QuestionAnswerer: `overlap` must be from 0 to less than what the longest of "
+                f"`lengths` leaves of a context, {room - self._question}. Received: {overlap}"
+            )
+        self._has_types = (getattr(getattr(model, "embedding", None), "token_types", 0) or 0) > 1
+        model(tf.ones((1, 2), tf.int32), training=False)
+        self._hold(model)
+        self._tokenizer, self._padding = tokenizer, padding_of(model)
+
+    def _answer(self, request: tf.Tensor, rounds: Rounds) -> dict[str, tf.Tensor]:
+        question, _ = bounded(request[:, 0], self._question)
+        context, cut = bounded(request[:, 1], self.longest)
+        context = valid(context)
+        asked = self._tokenizer.tokenize(question)
+        found = with_offsets(self._tokenizer, context)
+        windows = self._windows(asked[:, : self._question], found.ids)
+        spans = self._spans(windows, rounds)
+        best, nothing = _best_of_windows(spans, windows.numbers)
+        return {
+            **_named(context, found, best["first"], best["last"]),
+            "score": best["score"],
+            "no_answer": nothing,
+            "truncated": cut | (asked.row_lengths() > self._question),
+        }
+
+    def _windows(self, questions: tf.RaggedTensor, contexts: tf.RaggedTensor) -> _Windows:
+        """Rows of marks, question, marks, a part of the context, marks."""
+        before, between, after = self._marks
+        beside = tf.cast(questions.row_lengths(), tf.int32) + sum(map(len, self._marks))
+        room = self._lengths[-1] - beside
+        sizes = tf.cast(contexts.row_lengths(), tf.int32)
+        further = tf.maximum(sizes - room, 0)
+        step = room - self._overlap
+        numbers = 1 + (further + step - 1) // step
+        request = tf.repeat(tf.range(tf.size(numbers)), numbers)
+        starts = tf.ragged.range(numbers).flat_values * tf.gather(step, request)
+        kept = tf.minimum(tf.gather(sizes, request) - starts, tf.gather(room, request))
+        first = tf.cast(tf.gather(contexts.row_starts(), request), tf.int32) + starts
+        parts = tf.ragged.range(first, first + kept)
+        parts = parts.with_values(tf.gather(contexts.flat_values, parts.flat_values))
+        questions = tf.gather(questions, request)
+
+        parts = parts.with_row_splits_dtype(questions.row_splits.dtype)
+        marks = (rows_of(each, tf.size(request)) for each in (before, between, after))
+        first_marks, second_marks, last_marks = marks
+        rows = [first_marks, questions, second_marks, parts, last_marks]
+        begins = tf.gather(beside, request) - len(after)
+        return _Windows(tf.concat(rows, axis=1), begins, kept, starts, numbers)
+
+    def _spans(self, windows: _Windows, rounds: Rounds) -> dict[str, tf.Tensor]:
+        """The best span of each window: `first` and `last` token of the context, and `score`."""
+        order = tf.argsort(windows.ids.row_lengths(), stable=True)
+        find = rounds.program(self._find)
+
+        def compute(
+            ids: tf.RaggedTensor, begin: tf.Tensor, size: tf.Tensor
+        ) -> dict[str, tf.Tensor]:
+            return find(rounds.padded(ids, self._lengths, self._padding), begin, size)
+
+        scalar = {name: tf.TensorSpec([None], tf.float32) for name in ("score", "nothing")}
+        scalar |= {name: tf.TensorSpec([None], tf.int32) for name in ("first", "last")}
+        inputs = [tf.gather(each, order) for each in (windows.ids, windows.begins, windows.sizes)]
+        found, back = rounds.run(compute, inputs, scalar), tf.argsort(order)
+        found = {name: tf.gather(values, back) for name, values in found.items()}
+        return {
+            **found,
+            "first": found["first"] + windows.starts,
+            "last": found["last"] + windows.starts,
+        }
+
+    def _find(self, ids: tf.Tensor, begin: tf.Tensor, size: tf.Tensor) -> dict[str, tf.Tensor]:
+        """The best span of padded windows, counted from where the context begins."""
+        length = tf.shape(ids)[1]
+        begin, position = begin[:, None], tf.range(length)[None]
+        inside = (position >= begin) & (position < begin + size[:, None])
+        inputs = {"ids": ids}
+        if self._has_types:
+            inputs["token_types"] = tf.cast(position >= begin, tf.int32) * tf.cast(
+                ids != self._padding, tf.int32
+            )
+        logits = tf.cast(
+            self._model(inputs if self._has_types else ids, training=False), tf.float32
+        )
+        marked = (position == 0) & bool(self._marks[0])
+        logits = tf.where((inside | marked)[:, None], logits, NEVER)
+        probabilities = tf.nn.softmax(logits)
+        nothing = tf.reduce_prod(tf.where(marked[:, None], probabilities, 0.0)[:, :, 0], axis=1)
+        starts, ends = tf.unstack(tf.where(inside[:, None], probabilities, 0.0), axis=1)
+        most = self._longest_answer
+        ends = tf.pad(ends, [[0, 0], [0, most - 1]])
+        scores = tf.stack([starts * ends[:, i : i + length] for i in range(most)], axis=2)
+        best = tf.argmax(tf.reshape(scores, [-1, length * most]), axis=1, output_type=tf.int32)
+        first = best // most
+        return {
+            "score": tf.reduce_max(scores, axis=[1, 2]),
+            "first": first - begin[:, 0],
+            "last": first + best % most - begin[:, 0],
+            "nothing": nothing,
+        }
+
+
+def _best_of_windows(
+    spans: dict[str, tf.Tensor], numbers: tf.Tensor
+) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
+    """The best span of every request, and how probable it is in every window that there is none."""
+    rows = {name: tf.RaggedTensor.from_row_lengths(each, numbers) for name, each in spans.items()}
+    scores = rows["score"].to_tensor(-1.0)
+    scores = tf.pad(scores, [[0, 0], [0, 1]], constant_values=-1.0)  # a column where no row is
+    which = tf.argmax(scores, axis=1)[:, None]
+    best = {
+        name: tf.gather(row.to_tensor(), which, batch_dims=1)[:, 0] for name, row in rows.items()
+    }
+    return best, tf.reduce_min(rows["nothing"], axis=1)
+
+
+def _named(
+    context: tf.Tensor, found: Offsets, first: tf.Tensor, last: tf.Tensor
+) -> dict[str, tf.Tensor]:
+    """The text from the word of one token to that of another, and where it stands."""
+    there = found.ids.row_lengths() > 0
+    rows = tf.range(tf.size(first))
+
+    def at(offsets: tf.RaggedTensor, token: tf.Tensor) -> tf.Tensor:
+        padded = tf.pad(offsets.to_tensor(), [[0, 0], [0, 1]])  # a column where all are empty
+        token = tf.clip_by_value(token, 0, tf.shape(padded)[1] - 1)
+        return tf.where(there, tf.gather_nd(padded, tf.stack([rows, token], axis=1)), 0)
+
+    start, end = at(found.starts, first), at(found.ends, last)
+    answer = tf.strings.substr(context, start, end - start)
+    answer = tf.strings.regex_replace(answer, rf"[{SPACES}]+$", "")
+    before = tf.strings.substr(context, tf.zeros_like(start), start)
+    begin = tf.strings.length(before, unit="UTF8_CHAR")
+    return {
+        "answer": answer,
+        "start": begin,
+        "end": begin + tf.strings.length(answer, unit="UTF8_CHAR"),
+    }
+
+
+def question_answerer(
+    model: keras.Model,
+    tokenizer: Tokenizer,
+    path: StrPath,
+    lengths: Sequence[int] | None = None,
+    overlap: int | None = None,
+    longest_answer: int = 15,
+    **saving: Unpack[Saving],
+) -> pathlib.Path:
+    """Exports what finds answers in texts. See `QuestionAnswerer` and its `save`.
+
+    Example:
+    >>> import tempfile, tensorflow as tf
+    >>> from keras_transformers import export, models, text
+    >>> words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "who", "a", "cat"]
+    >>> tokenizer = text.WordPieceTokenizer(words)
+    >>> model = models.TextEncoder.from_variant("tiny", 8, head=models.SpanHead())
+    >>> path = export.question_answerer(model, tokenizer, tempfile.mkdtemp(), lengths=(8,))
+    >>> served = tf.saved_model.load(str(path)).signatures["serving_default"]
+    >>> sorted(served(question_and_context=tf.constant([["Who?", "A cat."]])))
+    ['answer', 'end', 'no_answer', 'score', 'start', 'truncated']
+    """
+    answerer = QuestionAnswerer(model, tokenizer, lengths, overlap, longest_answer)
+    return answerer.save(path, **saving)
+
+
+class QuestionAnswererPredictor(TextPredictor):
+    """Answers a question by a piece of a text: a str; with `details` a dict.
+
+    A thing is a pair of question and context, a tuple or a list of two texts, or a dict with both.
+    The dict has `answer`, `score`, `start` and `end`, so that it is `context[start:end]`;
+    `no_answer`, how probable the model finds it that there is none, if it was taught so; and
+    `truncated`, whether the end of the question, or of a very long context, was cut off.
+
+    Example:
+    >>> import tensorflow as tf
+    >>> from keras_transformers.predictors import QuestionAnswererPredictor
+    >>> first = lambda pairs: {"answer": tf.strings.substr(pairs[:, 1], 0, 5)}
+    >>> answerer = QuestionAnswererPredictor(first)
+    >>> answerer.predict(("Who sat?", "A cat sat."))
+    'A cat'
+    >>> answerer.predict([{"question": "Who?", "context": "A cat."}, ("Who?", "A dog.")])
+    ['A cat', 'A dog']
+    """
+
+    kind = "question_answerer"
+    takes = "question_and_context"
+
+    def _is_one(self, raw: Any) -> bool:
+        """A pair, for no text alone is a thing."""
+        pair = isinstance(raw, tuple | list) and len(raw) == 2
+        return super()._is_one(raw) or pair and all(isinstance(each, str | bytes) for each in raw)
+
+    def _encoded(self, item: Any) -> Any:
+        if isinstance(item, dict) and {"question", "context"} <= item.keys():
+            item = item["question"], item["context"]
+        if not isinstance(item, tuple | list) or len(item) != 2:
+            raise ValueError(
+                "must be a pair of question and context, or a dict with `question` and `context`. "
+                f"{received(item)}"
+            )
+        return [super(QuestionAnswererPredictor, self)._encoded(text) for text in item]
+
+    def _answer(self, row: dict[str, Any], details: bool) -> Any:
+        answer = text_of(row["answer"])
+        if not details:
+            return answer
+        found = {"answer": answer, "score": float(row["score"])}
+        found |= {"start": int(row["start"]), "end": int(row["end"])}
+        no_answer, truncated = float(row["no_answer"]), bool(row["truncated"])
+        return {**found, "no_answer": no_answer, "truncated": truncated}
+
+
+class QuestionAnswererFitting(Answering):
+    """A model that marks the answer to a question in a text.
+
+    Example:
+    >>> from keras_transformers.fitting import QuestionAnswererFitting
+    >>> QuestionAnswererFitting.kind
+    'question_answerer'
+    """
+
+    kind = "question_answerer"
+
+    def served(self) -> Any:
+        of = self.held
+        return QuestionAnswerer(of.model, of.tokenizer, **of.options)
+
+
+TASKS = (
+    Task(QuestionAnswerer, QuestionAnswererPredictor, QuestionAnswererFitting, output="no_answer"),
+)

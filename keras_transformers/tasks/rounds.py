@@ -1,0 +1,352 @@
+"""How requests of any size are computed: in rounds, by XLA or by TensorFlow's own kernels."""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from keras_transformers.generation import (
+    BeamSearch,
+    Constraints,
+    Greedy,
+    Sampling,
+    Shortlisted,
+    Speculative,
+)
+from keras_transformers.generation.search import Search
+from keras_transformers.layers.portable import portable
+
+LARGEST_BATCH = 64  # a larger request takes several rounds
+
+
+class Rounds:
+    """How a request is computed; a subclass says in which sizes.
+
+    An exporter writes its arithmetic once, as functions of a batch, and gives them to `run`,
+    `run_by_length` and `program`.
+    """
+
+    compiled = False
+    stages: int | None = None  # of a search
+
+    def run(
+        self,
+        compute: Callable[..., dict[str, tf.Tensor]],
+        inputs: Sequence[Any],
+        results: dict[str, tf.TensorSpec],
+    ) -> dict[str, tf.Tensor]:
+        """Computes any number of rows.
+
+        Args:
+            compute: Function of as many tensors as `inputs`, of one round, that gives a dict of
+                tensors with as many rows.
+            inputs: List of tensors, or RaggedTensors, with the same number of rows.
+            results: Dict of the names of the results to `tf.TensorSpec`s, without a batch size.
+
+        Returns:
+            Dict of the results of all rows.
+        """
+        batch = _rows(inputs[0])
+        size = self.round_size(batch)
+        rounds = (batch + size - 1) // size
+        arrays = {
+            name: tf.TensorArray(spec.dtype, rounds, infer_shape=False, element_shape=spec.shape)
+            for name, spec in results.items()
+        }
+
+        def one_round(i: tf.Tensor, arrays: dict[str, tf.TensorArray]) -> tuple[tf.Tensor, Any]:
+            rows = tf.minimum(size, batch - i * size)
+            # The last row fills what is left of a round.
+            chosen = tf.minimum(i * size + tf.range(size if self.compiled else rows), batch - 1)
+            found = compute(*(tf.gather(x, chosen) for x in inputs))
+            return i + 1, {name: x.write(i, found[name][:rows]) for name, x in arrays.items()}
+
+        # A Python loop over `tf.range` would need AutoGraph, which rewrites the source of all
+        # functions that are called: half of the time of an export.
+        _, arrays = tf.while_loop(lambda i, _: i < rounds, one_round, (0, arrays))
+        return {name: array.concat() for name, array in arrays.items()}
+
+    def run_by_length(
+        self,
+        compute: Callable[..., dict[str, tf.Tensor]],
+        ids: tf.RaggedTensor,
+        results: dict[str, tf.TensorSpec],
+        *others: tf.RaggedTensor | tf.Tensor,
+    ) -> dict[str, tf.Tensor]:
+        """`run` on a RaggedTensor, rows of nearly the same length together; in their own order.
+
+        `others` are given to `compute` beside it; a row is then as long as the longest of those of
+        its own that are ragged.
+        """
+        inputs = (ids, *others)
+        ragged = [each for each in inputs if isinstance(each, tf.RaggedTensor)]
+        lengths = tf.reduce_max([each.row_lengths() for each in ragged], axis=0)
+        order = tf.argsort(lengths, stable=True)
+        found = self.run(compute, [tf.gather(each, order) for each in inputs], results)
+        back = tf.argsort(order)
+        return {name: tf.gather(result, back) for name, result in found.items()}
+
+    def program(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """A function as it is run."""
+        raise NotImplementedError
+
+    def round_size(self, batch: tf.Tensor) -> tf.Tensor:
+        """Rows of a round of a request of `batch` rows (int32 scalar)."""
+        raise NotImplementedError
+
+    def padded(self, ids: tf.RaggedTensor, lengths: Sequence[int], padding: int = 0) -> tf.Tensor:
+        """A dense tensor of ragged rows."""
+        raise NotImplementedError
+
+
+class CompiledRounds(Rounds):
+    """A few lengths and sizes, each of which XLA compiles when it is first met."""
+
+    compiled = True
+    stages = 1
+
+    def __init__(self) -> None:
+        self._programs: dict[Callable[..., Any], Callable[..., Any]] = {}
+
+    def program(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """A function as XLA compiles it."""
+        if function not in self._programs:
+            self._programs[function] = tf.function(function, jit_compile=True, autograph=False)
+        return self._programs[function]
+
+    def round_size(self, batch: tf.Tensor) -> tf.Tensor:
+        """A power of two, at most 64, for a request of `batch` rows (int32 scalar)."""
+        powers = tf.constant([1 << i for i in range(31)])
+        enough = tf.reduce_min(tf.boolean_mask(powers, powers >= batch))  # 1 for 0
+        return tf.minimum(LARGEST_BATCH, enough)
+
+    def padded(self, ids: tf.RaggedTensor, lengths: Sequence[int], padding: int = 0) -> tf.Tensor:
+        """A dense tensor of ragged rows, padded to the first of `lengths` that is enough."""
+        lengths = tf.constant(lengths, tf.int64)
+        which = tf.searchsorted(lengths, [tf.reduce_max(ids.row_lengths())])[0]
+        enough = tf.gather(lengths, which)
+        dense = ids.to_tensor(padding)
+        short = tf.cast(enough, tf.int32) - tf.shape(dense)[1]
+        return tf.pad(dense, [[0, 0], [0, short]], constant_values=padding)
+
+
+class PortableRounds(Rounds):
+    """The true lengths and sizes, by TensorFlow's own kernels: nothing is compiled."""
+
+    def __init__(self) -> None:
+        self._programs: dict[Callable[..., Any], Callable[..., Any]] = {}
+
+    def program(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """A function whose layers are traced for those kernels, once for all signatures."""
+        if function in self._programs:
+            return self._programs[function]
+
+        def run(*arguments: Any) -> Any:
+            with portable(TensorFlowKernels()):
+                return function(*arguments)
+
+        # Not inlined, it is prepared when it is first met: one request of two sizes that are traced
+        # apart does not wait for the other.
+        attributes = {"_noinline": True}
+        made = tf.function(run, autograph=False, experimental_attributes=attributes)
+        self._programs[function] = made
+        return made
+
+    def round_size(self, batch: tf.Tensor) -> tf.Tensor:
+        """At most 64 rows of a request of `batch`."""
+        return tf.clip_by_value(batch, 1, LARGEST_BATCH)
+
+    def padded(self, ids: tf.RaggedTensor, lengths: Sequence[int], padding: int = 0) -> tf.Tensor:
+        """A dense tensor of ragged rows, as long as the longest."""
+        return ids.to_tensor(padding)
+
+
+def _rows(x: Any) -> tf.Tensor:
+    return tf.cast(x.nrows() if isinstance(x, tf.RaggedTensor) else tf.shape(x)[0], tf.int32)
+
+
+def alone_or_not(ids: tf.RaggedTensor, compute: Callable[[int | None], Any]) -> Any:
+    """`compute(rows)` of ragged ids: `rows` is 1 for a row alone, else None.
+
+    A row alone is traced apart: layers take quicker ways when they know that it is one.
+    """
+    return tf.cond(tf.equal(ids.nrows(), 1), lambda: compute(1), lambda: compute(None))
+
+
+def without_draft(owner: str, search: Search) -> Search:
+    """A search that can be exported; ValueError of one with a second model."""
+    if isinstance(search, Speculative):
+        raise ValueError(
+            f"{owner}: `search` must be of one model. Received: Speculative, whose draft an export "
+            "would not hold"
+        )
+    if isinstance(search, Shortlisted):
+        raise ValueError(f"{owner}: `search` must be none of a list; give `shortlist` beside it.")
+    return search
+
+
+def is_seeded(search: Search) -> bool:
+    """True if a search draws by a seed."""
+    search = search.search if isinstance(search, Shortlisted) else search
+    return isinstance(search, Sampling) and search.seed is not None
+
+
+def changed_search(
+    owner: str,
+    own: Search,
+    search: Search | None = None,
+    seed: int | None = None,
+    n_best: int | None = None,
+) -> Search:
+    """A search with other settings.
+
+    Args:
+        owner: Who asks, for messages.
+        own: The search to change.
+        search: A search in its place, which takes its boundaries, and its constraints if it has
+            none of its own.
+        seed: Seed of what `Sampling` draws.
+        n_best: Number of sequences of each source.
+
+    Raises:
+        ValueError: If the search draws nothing and there is a `seed`, or gives one sequence alone
+            and `n_best` is more.
+    """
+    changed: Any = own
+    if search is not None:
+        constraints, none = search.constraints, Constraints()
+        if constraints == none:
+            constraints = own.constraints
+        elif constraints.boundaries == none.boundaries:
+            boundaries = own.constraints.boundaries
+            constraints = dataclasses.replace(constraints, boundaries=boundaries)
+        changed = without_draft(owner, search)
+        changed = dataclasses.replace(changed, constraints=constraints)
+    if seed is not None:
+        if not isinstance(changed, Sampling) or seed < 0:
+            expected = "None for a search that draws nothing"
+            expected = "0 or more" if isinstance(changed, Sampling) else expected
+            raise ValueError(f"{owner}: `seed` must be {expected}. Received: {seed}")
+        changed = dataclasses.replace(changed, seed=seed)
+    if n_best is None:
+        return changed
+    most = 1 if isinstance(changed, Greedy) else n_best
+    if not 1 <= n_best <= most:
+        rule = "1 for `Greedy`, which finds one sequence" if most == 1 < n_best else "1 or more"
+        raise ValueError(f"{owner}: `n_best` must be {rule}. Received: {n_best}")
+    if isinstance(changed, BeamSearch):
+        beams = max(changed.beam_size, n_best)
+        return dataclasses.replace(changed, n_best=n_best, beam_size=beams)
+    if isinstance(changed, Sampling):
+        return dataclasses.replace(changed, num_samples=n_best)
+    return changed
+
+
+def sequences_of(search: Search) -> int:
+    """Number of sequences that a search gives of each source."""
+    search = search.search if isinstance(search, Shortlisted) else search
+    return search.n_best if isinstance(search, BeamSearch) else search.beams
+
+
+def uniform(
+    search: Search, max_length: Any, rows: tf.Tensor, seed: tf.Tensor | None = None
+) -> tf.Tensor | None:
+    """The random numbers of `Sampling`, `(batch, max_length, samples)`, or None.
+
+    Those of a seed follow from a row's number and the position alone, whatever else is asked for.
+
+    Args:
+        search: The search.
+        max_length: Number of positions.
+        rows: Numbers of the rows in their request, integers `(batch,)`.
+        seed: int64 in place of the seed of the search.
+    """
+    search = search.search if isinstance(search, Shortlisted) else search
+    if not isinstance(search, Sampling):
+        return None
+    samples = search.beams
+    if search.seed is None:
+        # Not `tf.random.uniform`: where a global seed is set, as training does, it writes one into
+        # the graph, and the numbers are the same after every load.
+        shape = tf.stack([tf.shape(rows)[0], max_length, samples])
+        return tf.raw_ops.RandomUniform(shape=shape, dtype=tf.float32, seed=0, seed2=0)
+    seed = tf.constant(search.seed, tf.int64) if seed is None else tf.convert_to_tensor(seed)
+    return tf.map_fn(
+        lambda row: tf.random.stateless_uniform([max_length, samples], tf.stack([seed, row])),
+        tf.cast(rows, tf.int64),
+        fn_output_signature=tf.TensorSpec([None, samples], tf.float32),
+    )
+
+
+FEW = 8  # rows of one sentence's beams
+SPLIT = 1 << 18  # numbers of a kernel from which on two halves are quicker than the whole
+
+
+class TensorFlowKernels:
+    """`layers.portable.Kernels` by operations that every TensorFlow from 2.19 on has.
+
+    The times in the comments are of two cores of an Intel Xeon with AVX-512 and oneDNN.
+    """
+
+    def update_slice(self, x: tf.Tensor, start: Any, new: tf.Tensor) -> tf.Tensor:
+        stop = start + new.shape[2]
+        return tf.raw_ops.TensorStridedSliceUpdate(
+            input=x,
+            begin=[0, 0, start, 0],
+            end=[0, 0, stop, 0],
+            strides=[1, 1, 1, 1],
+            value=new,
+            begin_mask=0b1011,
+            end_mask=0b1011,
+        )
+
+    def product(self, x: tf.Tensor, kernel: tf.Tensor) -> tf.Tensor:
+        few = x.shape[0] in range(1, FEW + 1)
+        if not few or kernel.shape.num_elements() < SPLIT or x.shape[1] % 2:
+            return tf.matmul(x, kernel)
+        # One row is multiplied by one core, which waits for memory; halves of the kernel, which
+        # are no copies, by two: 120 instead of 240 us for 512 x 2,048.
+        half = x.shape[1] // 2
+        return tf.matmul(x[:, :half], kernel[:half]) + tf.matmul(x[:, half:], kernel[half:])
+
+    def table_product(self, x: tf.Tensor, table: tf.Tensor) -> tf.Tensor:
+        if x.shape[0] == 1:
+            return tf.matmul(x, table, transpose_b=True)
+        y = tf.matmul(table, x, transpose_b=True)
+        if x.shape[0] in range(2, FEW + 1):
+            return tf.stack(tf.unstack(y, axis=1))  # as in `swap`
+        return _transposed(y)
+
+    def batch_product(self, x: tf.Tensor, y: tf.Tensor, transposed: bool = False) -> tf.Tensor:
+        few = x.shape[2] == 1 or x.shape[0] == 1 and x.shape[2] in range(2, FEW + 1)
+        if few and x.dtype == tf.float32:
+            # oneDNN has no kernel of this version, whose start takes 35 us: 5 instead of 40 for
+            # four beams of one sentence. (It is slower from some 100 keys of 64 numbers on; to ask
+            # at every step costs more than that.)
+            return tf.raw_ops.BatchMatMulV3(x=x, y=y, Tout=x.dtype, adj_y=transposed)
+        return tf.matmul(x, y, transpose_b=transposed)
+
+    def swap(self, x: tf.Tensor) -> tf.Tensor:
+        for axis in (1, 2):
+            if x.shape[axis] in range(1, FEW + 1):
+                # 20 instead of 80 us for four beams of one sentence: oneDNN's starts again.
+                return tf.stack(tf.unstack(x, axis=axis), axis=3 - axis)
+        return tf.transpose(x, (0, 2, 1, 3))
+
+    def softmax(self, scores: tf.Tensor, mask: tf.Tensor | None) -> tf.Tensor:
+        # Once for all layers that share a mask: TensorFlow's broadcasting `where` takes 10 us.
+        scores = scores + tf.where(mask, tf.constant(0, scores.dtype), -1e38)
+        if scores.shape[0] == 1 or scores.shape[2] == 1:
+            weights = tf.exp(tf.nn.log_softmax(scores))  # 2 instead of 28 us: oneDNN's starts again
+        else:
+            weights = tf.nn.softmax(scores)
+        something = tf.reduce_any(mask, axis=-1, keepdims=True)
+        return weights * tf.cast(something, weights.dtype)
+
+
+def _transposed(x: tf.Tensor) -> tf.Tensor:
+    """The transpose of a matrix, as integers of its bits: oneDNN would take 90 us to start."""
+    if x.dtype != tf.float32:
+        return tf.transpose(x)
+    return tf.bitcast(tf.transpose(tf.bitcast(x, tf.int32)), tf.float32)

@@ -1,0 +1,218 @@
+"""Sentence embedding: a vector for a raw text."""
+
+import functools
+import pathlib
+from collections.abc import Sequence
+from typing import Any, Literal, Unpack
+
+import keras
+import tensorflow as tf
+
+from keras_transformers.core.types import Array, StrPath, Tokenizer
+from keras_transformers.data.columns import Chosen
+from keras_transformers.generation.request import padding_of
+from keras_transformers.models.text_heads import pooled_tokens
+from keras_transformers.tasks.conversion import Program, _of_ids, of_texts
+from keras_transformers.tasks.registry import Task
+from keras_transformers.tasks.rounds import Rounds
+from keras_transformers.tasks.served import Conversion, Convertible, bounded, lengths_for, strings
+from keras_transformers.tasks.text_classification import TextClassifierFitting
+from keras_transformers.tasks.text_predictor import TextPredictor
+from keras_transformers.text import framed
+
+LENGTHS = (32, 64, 128, 256)  # in ids, where nothing else is said
+
+
+class SentenceEncoder(Convertible):
+    """An encoder and its tokenizer as one function from raw text to vectors to compare.
+
+    The vector of a text is the mean of its tokens' (or its first token's), of length 1 on request,
+    so that products are cosines (Reimers & Gurevych 2019, "Sentence-BERT",
+    https://arxiv.org/abs/1908.10084, section 3). It takes UTF-8 strings `(batch,)` and gives a dict
+    of `embedding` float32 `(batch, hidden_dim)` and `truncated` bool `(batch,)`. For XLA texts are
+    sorted by length and padded to a few lengths and batch sizes, each compiled when it is first
+    met; what `save` writes can be called without XLA, see `Served`. The model's weights are shared,
+    not copied.
+
+    Args:
+        model: A `models.TextEncoder` without a head, or any model from ids `(batch, length)` to
+            `(batch, length, hidden_dim)`; its `padding_id`, or 0, fills shorter rows.
+        tokenizer: A `text.WordPieceTokenizer` or `text.SentencePieceTokenizer`; the model sees
+            START, the text's ids and END.
+        pooling: "mean" or "token".
+        normalize: Whether vectors are made of length 1.
+        lengths: Lengths in ids, START and END included, to which texts are padded; what exceeds the
+            last is cut off, and said so in `truncated`. By default those of 32, 64, 128 and 256
+            for which the model has positions.
+        prompt: What is put in front of every text, for instance "query: ", where a published model
+            was trained so.
+
+    Raises:
+        ValueError: If the lengths do not increase or exceed the model's positions, the tokenizer
+            has ids that are none of the model's, `pooling` is unknown, or the model gives no
+            vector for each token.
+
+    Example:
+    >>> from keras_transformers.export import SentenceEncoder
+    >>> from keras_transformers.models import TextEncoder
+    >>> from keras_transformers.text import SentencePieceTokenizer
+    >>> tokenizer = SentencePieceTokenizer.train(["a cat sat on a mat"] * 9, vocab_size=14)
+    >>> encoder = SentenceEncoder(TextEncoder.from_variant("tiny", 14), tokenizer, lengths=(8,))
+    >>> encoder.encode(["a cat", ""]).shape
+    (2, 128)
+    """
+
+    kind = "sentence_encoder"
+
+    def __init__(
+        self,
+        model: keras.Model,
+        tokenizer: Tokenizer,
+        pooling: Literal["mean", "token"] = "mean",
+        normalize: bool = True,
+        lengths: Sequence[int] | None = None,
+        prompt: str = "",
+    ) -> None:
+        super().__init__("sentence_encoder", tf.TensorSpec([None], tf.string, name="text"))
+        lengths = lengths_for("SentenceEncoder", model, tokenizer, lengths, LENGTHS)
+        if pooling not in ("mean", "token"):
+            raise ValueError(
+                f'SentenceEncoder: `pooling` must be "mean" or "token". Received: {pooling!r}'
+            )
+        shape = model(tf.ones((1, 2), tf.int32), training=False).shape
+        if len(shape) != 3:
+            raise ValueError(
+                "SentenceEncoder: `model` must give a vector for each token; leave its head out. "
+                f"Received: output of shape {tuple(shape)}"
+            )
+        self._hold(model)
+        self._tokenizer, self._padding = tokenizer, padding_of(model)
+        self._lengths, self._width = lengths, shape[-1]
+        self._pooling, self._normalize, self._prompt = pooling, normalize, prompt
+
+    def _program(self) -> tuple[Program, dict[str, Any], Tokenizer]:
+        if self._prompt:
+            raise ValueError(
+                'SentenceEncoder: with `format` other than "saved_model", `prompt` must be "", for '
+                f"ids go in, which have it already. Received: {self._prompt!r}"
+            )
+        options = (self._pooling, self._normalize)
+        program = sentence_program(self._model, self._tokenizer, self.longest, *options)
+        settings = of_texts(
+            self._model,
+            self._tokenizer,
+            self.longest,
+            pooling=self._pooling,
+            normalized=self._normalize,
+        )
+        return program, settings, self._tokenizer
+
+    def _answer(self, text: tf.Tensor, rounds: Rounds) -> dict[str, tf.Tensor]:
+        text, cut = bounded(self._prompt + text, self._lengths[-1])
+        ids, truncated = framed(self._tokenizer, text, self._lengths[-1])
+        results = {"embedding": tf.TensorSpec([None, self._width], tf.float32)}
+        encode = rounds.program(self._encode)
+        found = rounds.run_by_length(
+            lambda ids: encode(rounds.padded(ids, self._lengths, self._padding)), ids, results
+        )
+        return {**found, "truncated": truncated | cut}
+
+    def _encode(self, ids: tf.Tensor) -> dict[str, tf.Tensor]:
+        x = self._model(ids, training=False)
+        return vectors(ids, x, self._pooling, self._normalize, self._padding)
+
+    def encode(self, texts: Sequence[str]) -> Array:
+        """Vectors `(n, hidden_dim)`, NumPy float32, of a list of str."""
+        return self(strings(texts))["embedding"].numpy()
+
+
+def sentence_encoder(
+    model: keras.Model,
+    tokenizer: Tokenizer,
+    path: StrPath,
+    pooling: Literal["mean", "token"] = "mean",
+    normalize: bool = True,
+    lengths: Sequence[int] | None = None,
+    prompt: str = "",
+    **saving: Unpack[Conversion],
+) -> pathlib.Path:
+    """Exports an encoder from raw text to vectors. See `SentenceEncoder` and its `save`.
+
+    Example:
+    >>> import tempfile, tensorflow as tf
+    >>> from keras_transformers import export, models, text
+    >>> tokenizer = text.SentencePieceTokenizer.train(["a cat sat on a mat"] * 9, vocab_size=14)
+    >>> model = models.TextEncoder.from_variant("tiny", 14)
+    >>> path = export.sentence_encoder(model, tokenizer, tempfile.mkdtemp(), lengths=(8,))
+    >>> served = tf.saved_model.load(str(path)).signatures["serving_default"]
+    >>> sorted(served(text=tf.constant(["a cat"])))
+    ['embedding', 'truncated']
+    """
+    encoder = SentenceEncoder(model, tokenizer, pooling, normalize, lengths, prompt)
+    return encoder.save(path, **saving)
+
+
+def sentence_program(
+    model: Any,
+    tokenizer: Tokenizer,
+    longest: int,
+    pooling: Literal["mean", "token"],
+    normalize: bool,
+) -> Program:
+    """Framed ids, padded with the model's id -> one vector a text."""
+    answer = functools.partial(
+        vectors, pooling=pooling, normalize=normalize, padding=padding_of(model)
+    )
+    return _of_ids("sentence_encoder", model, tokenizer, longest, answer, "embedding")
+
+
+def vectors(
+    ids: tf.Tensor, x: tf.Tensor, pooling: Literal["mean", "token"], normalize: bool, padding: int
+) -> dict[str, tf.Tensor]:
+    """One vector for each row of `x` `(batch, length, hidden_dim)`; padding is left out."""
+    found = tf.cast(pooled_tokens(x, ids != padding, pooling), tf.float32)
+    return {"embedding": tf.math.l2_normalize(found, axis=-1) if normalize else found}
+
+
+class SentenceEncoderPredictor(TextPredictor):
+    """Gives a vector for a text: a list of floats; with `details` a dict.
+
+    That has `embedding` and `truncated`.
+
+    Example:
+    >>> import tensorflow as tf
+    >>> from keras_transformers.predictors import SentenceEncoderPredictor
+    >>> encode = lambda text: {"embedding": tf.ones((len(text), 2))}
+    >>> SentenceEncoderPredictor(encode).predict("to be")
+    [1.0, 1.0]
+    """
+
+    kind = "sentence_encoder"
+
+    def _answer(self, row: dict[str, Any], details: bool) -> Any:
+        vector = row["embedding"].tolist()
+        return {"embedding": vector, "truncated": bool(row["truncated"])} if details else vector
+
+
+class EncoderFitting(TextClassifierFitting):
+    """An encoder of sentences, which answers with vectors and learns classes.
+
+    Example:
+    >>> from keras_transformers.fitting import EncoderFitting
+    >>> EncoderFitting.kind
+    'sentence_encoder'
+    """
+
+    kind = "sentence_encoder"
+
+    def served(self) -> Any:
+        return SentenceEncoder(self.held.model, self.held.tokenizer, **self.held.options)
+
+    def evaluate(self, data: Any, columns: Chosen = None) -> dict[str, float]:
+        raise ValueError(
+            "evaluate: an encoder of sentences has no classes to be right or wrong about; "
+            "`fit` gives it some."
+        )
+
+
+TASKS = (Task(SentenceEncoder, SentenceEncoderPredictor, EncoderFitting, output="embedding"),)

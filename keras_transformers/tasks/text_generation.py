@@ -1,0 +1,660 @@
+"""Text generation: a language model goes on with a raw text."""
+
+import copy
+import pathlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Self, Unpack
+
+import numpy as np
+import tensorflow as tf
+
+from keras_transformers.core.types import StrPath, Tokenizer
+from keras_transformers.generation import Request, Sampling, StopStrings, decode
+from keras_transformers.generation.compiled import run_in_parts
+from keras_transformers.generation.inputs import check_streamable
+from keras_transformers.generation.request import Decodable, padding_of, vocabularies_of
+from keras_transformers.generation.search import Search
+from keras_transformers.tasks.documents import _OfTexts
+from keras_transformers.tasks.predictor import received
+from keras_transformers.tasks.registry import Task
+from keras_transformers.tasks.rounds import (
+    Rounds,
+    changed_search,
+    sequences_of,
+    uniform,
+    without_draft,
+)
+from keras_transformers.tasks.served import (
+    Saving,
+    Served,
+    bounded,
+    joined_past_ends,
+    lengths_for,
+    lengths_up_to,
+    strings,
+)
+from keras_transformers.tasks.text_predictor import (
+    TextPredictor,
+    TextStream,
+    byte_id,
+    pairs_of,
+    scores_of,
+    text_of,
+)
+from keras_transformers.tasks.text_signatures import ContinuationScores, GivenTexts
+from keras_transformers.text import packed_documents
+
+LENGTHS = (16, 64, 256, 1024, 4096)  # of prompts, where nothing else is said
+DEFAULT_SEARCH = Sampling(temperature=0.8, top_p=0.95)
+RESULTS = {
+    "text": tf.TensorSpec([None], tf.string),
+    "continuation": tf.TensorSpec([None], tf.string),
+    "finished": tf.TensorSpec([None], tf.bool),
+}
+
+
+class TextGenerator(Served):
+    """A trained language model, its tokenizer and a search as one function from text to text.
+
+    It takes UTF-8 strings `(batch,)`; after an empty one a new text begins. It gives a dict, each
+    `(batch,)`, of `text` string, the prompt and what follows; `continuation` string, what follows
+    alone; `finished` bool, whether the model ended the text; and `truncated` bool, whether the
+    beginning of the prompt was cut off. Marks such as END vanish from a text, also in a prompt.
+    Where the search finds n sequences (`n_best`, `num_samples`), these are of the best, or the
+    first, and there are `texts` and `continuations` of all besides, strings `(batch, n)`. For XLA
+    prompts are sorted by length and padded to a few lengths and batch sizes, each compiled when it
+    is first met; what `save` writes can be called without XLA, see `Served`. A prompt is taken in
+    at once. The model's weights are shared, not copied.
+
+    The signatures "tokens" and "score" of a SavedModel, `predict(scores=True)` and `score` give
+    log-probabilities of tokens, by the model alone, whatever the search makes of them.
+
+    Args:
+        model: A `models.LanguageModel`, or any model with its `start_decoding` and `decode_step`;
+            and with its `log_probabilities`, where these are asked for.
+        tokenizer: A `text.SentencePieceTokenizer`, best one trained with `lossless=True`, a
+            `text.WordPieceTokenizer`, or a `text.BytePairTokenizer`.
+        search: `Sampling(...)` (default: temperature 0.8, top_p 0.95), `Greedy()` or
+            `BeamSearch(...)`.
+        new_tokens: Most tokens of a continuation.
+        stop_strings: Strings, or one, at which a text ends besides END; they are cut off, with all
+            that their last token has behind them.
+        prompt_lengths: Lengths in tokens to which prompts are padded; of a prompt longer than the
+            last its end is used, and said so in `truncated`. By default 16, 64, 256 and so on, as
+            far as the model has positions; up to 4,096 where it has no limit.
+
+    Raises:
+        ValueError: If `prompt_lengths` do not increase, `new_tokens` is not positive, the model has
+            too few positions for both, the tokenizer ids that are none of the model's, or one of
+            `stop_strings` is empty.
+
+    Example:
+    >>> from keras_transformers.export import TextGenerator
+    >>> from keras_transformers.models import LanguageModel
+    >>> from keras_transformers.text import SentencePieceTokenizer
+    >>> tokenizer = SentencePieceTokenizer.train(["a cat sat on a mat"] * 9, vocab_size=14)
+    >>> model = LanguageModel.from_variant("tiny", 14)
+    >>> writer = TextGenerator(model, tokenizer, new_tokens=5, prompt_lengths=(8,))
+    >>> [text.startswith("a cat") for text in writer.write(["a cat", "a cat sat"])]
+    [True, True]
+    """
+
+    kind = "text_generator"
+
+    def __init__(
+        self,
+        model: Decodable,
+        tokenizer: Tokenizer,
+        search: Search | None = None,
+        new_tokens: int = 128,
+        prompt_lengths: Sequence[int] | None = None,
+        stop_strings: str | Sequence[str] = (),
+    ) -> None:
+        super().__init__("text_generator", tf.TensorSpec([None], tf.string, name="text"))
+        if new_tokens < 1:
+            raise ValueError(
+                f"TextGenerator: `new_tokens` must be positive. Received: {new_tokens}"
+            )
+        positions = getattr(model, "most_decodable", None)
+        room = None if positions is None else positions - new_tokens
+        if prompt_lengths is None:
+            # Where not even the shortest prompt fits, the check below says so.
+            least = LENGTHS[0]
+            most = room if room is None else max(room, least)
+            prompt_lengths = lengths_up_to(most, LENGTHS, factor=4)
+        named = ("TextGenerator", model, tokenizer, prompt_lengths, LENGTHS, "prompt_lengths")
+        lengths = lengths_for(*named)
+        if room is not None and lengths[-1] > room:
+            raise ValueError(
+                f"TextGenerator: the model's {positions} positions must hold the longest of "
+                f"`prompt_lengths` and `new_tokens`. Received: prompt_lengths={lengths}, "
+                f"new_tokens={new_tokens}"
+            )
+        search = without_draft("TextGenerator", search or DEFAULT_SEARCH)
+        search.constraints.check_no_ratio("TextGenerator: without a source")
+        if not model.built:
+            model(tf.ones((1, 1), tf.int32))
+        self._hold(model)
+        self._tokenizer = tokenizer
+        self._search, self._lengths, self._new_tokens = search, lengths, new_tokens
+        self._hold_seed(search)
+        self._stop = StopStrings(tokenizer, stop_strings) if stop_strings else None
+        self._stop_table: tf.Tensor | None = None
+        if self._stop is not None:
+            self._stop_table = tf.constant(self._stop.for_vocabulary(vocabularies_of(model)[1]))
+        self._tokens: ContinuationScores | None = None
+        self._scoring: GivenTexts | None = None
+        if hasattr(model, "log_probabilities"):  # not every model of a user's
+            self._tokens, self._scoring = ContinuationScores(self), GivenTexts(self)
+
+    @property
+    def stop_strings(self) -> tuple[str, ...]:
+        """Strings at which a text ends."""
+        return () if self._stop is None else self._stop.strings
+
+    def _ids(self, text: tf.Tensor) -> tf.RaggedTensor:
+        """Tokenizes strings `(batch,)`; int32 `(batch, None)` without marks."""
+        ids = self._tokenizer.tokenize(text)
+        # A prompt may name the token of padding, which would leave a choice to the search.
+        return tf.ragged.boolean_mask(ids, ids != padding_of(self._model))
+
+    def _beginnings(self, is_empty: tf.Tensor) -> tf.RaggedTensor | tf.Tensor:
+        """Returns what stands before the first tokens of texts, `(batch, None)`.
+
+        That is START. Without START it is END for the rows in which nothing else would stand before
+        the first token that is chosen or scored.
+
+        Args:
+            is_empty: Bool `(batch,)`, True for those rows.
+        """
+        start = self._tokenizer.start_id
+        if start is not None:
+            return tf.fill([tf.size(is_empty), 1], start)
+        missing = tf.cast(is_empty, tf.int64)
+        # A text that begins follows on the end of another.
+        ends = tf.fill([tf.reduce_sum(missing)], self._tokenizer.end_id)
+        return tf.RaggedTensor.from_row_lengths(ends, missing)
+
+    def _answer(
+        self,
+        text: tf.Tensor,
+        rounds: Rounds,
+        score: Callable[..., dict[str, tf.Tensor]] | None = None,
+        scores: Mapping[str, tf.TensorSpec] | None = None,
+    ) -> dict[str, tf.Tensor]:
+        """Continues texts.
+
+        Args:
+            text: Strings `(batch,)`.
+            rounds: The `Rounds` that compute.
+            score: Function that makes more of the tokens of a round, see `ContinuationScores`.
+            scores: Names and shapes of what `score` gives.
+        """
+        prompts, truncated = self._prompts(text)
+
+        def compute(ids: tf.RaggedTensor, rows: tf.Tensor) -> dict[str, tf.Tensor]:
+            return self._write(ids, rows, rounds, score)
+
+        results = {**self._results(), **(scores or {})}
+        found = rounds.run_by_length(compute, prompts, results, self._row_numbers(prompts))
+        return {**found, "truncated": truncated}
+
+    def _prompts(self, text: tf.Tensor) -> tuple[tf.RaggedTensor, tf.Tensor]:
+        """Ids of texts, behind START or END, and which texts are cut."""
+        longest = self._lengths[-1]
+        text, cut = bounded(text, longest, end=True)
+        ids = self._ids(text)
+        lengths = ids.row_lengths()
+        prompts = tf.concat([self._beginnings(lengths == 0), ids[:, -longest:]], axis=1)
+        return prompts, (lengths > longest) | cut
+
+    def _forced(self, ids: tf.RaggedTensor, rounds: Rounds) -> tuple[tf.Tensor, tf.Tensor]:
+        """The first token of ragged prompts, `(batch, 1)`, and the others, with room behind."""
+        padding = padding_of(self._model)
+        prompts = rounds.padded(ids, [length + 1 for length in self._lengths], padding)
+        widths = [[0, 0], [0, self._new_tokens]]
+        return prompts[:, :1], tf.pad(prompts[:, 1:], widths, constant_values=padding)
+
+    def _write(
+        self, ids: tf.RaggedTensor, rows: tf.Tensor, rounds: Rounds, score: Any = None
+    ) -> dict[str, tf.Tensor]:
+        """Continues ragged prompts, START first, of these numbers in their request."""
+        start, forced = self._forced(ids, rounds)
+        width = tf.shape(forced)[1]
+        drawn = uniform(self._search, width, rows, self.seed)
+        decode_rows = rounds.program(self._decode)
+        prompt_length = width - self._new_tokens
+        tokens, finished = decode_rows(start[:, 0], forced, drawn, prompt_length, rounds.stages)
+        prompts = self._text(tf.concat([start, forced], axis=1))
+        number = sequences_of(self._search)
+        starts = tf.repeat(start, number, axis=0)
+        texts = self._text(tf.concat([starts, tf.reshape(tokens, [-1, tf.shape(tokens)[2]])], 1))
+        begins = tf.repeat(tf.strings.length(prompts), number)
+        rest = tf.strings.substr(texts, begins, tf.strings.length(texts))
+        if self._stop is not None:
+            rest = tf.strings.regex_replace(rest, self._stop.pattern, "", replace_global=False)
+            texts = tf.strings.join([tf.repeat(prompts, number), rest])
+        every = {"texts": texts, "continuations": rest}
+        every = {name: tf.reshape(found, [-1, number]) for name, found in every.items()}
+        best = {"text": every["texts"][:, 0], "continuation": every["continuations"][:, 0]}
+        best |= {"finished": finished[:, 0]}
+        best |= {} if score is None else score(start, forced, tokens)
+        return best if number == 1 else best | every
+
+    def _results(self) -> dict[str, tf.TensorSpec]:
+        """Names and shapes of what `_write` gives."""
+        number = sequences_of(self._search)
+        if number == 1:
+            return RESULTS
+        names = ("texts", "continuations")
+        return RESULTS | {name: tf.TensorSpec([None, number], tf.string) for name in names}
+
+    def _text(self, ids: tf.Tensor) -> tf.Tensor:
+        """Texts of dense ids of the model, whose padding need not be the tokenizer's."""
+        return joined_past_ends(self._tokenizer, ids, padding_of(self._model))
+
+    def _decode(
+        self,
+        start: tf.Tensor,
+        forced: tf.Tensor,
+        drawn: Any,
+        prompt_length: Any,
+        stages: int | None,
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Tokens `(batch, n, length)` without START, and which texts ended, `(batch, n)`.
+
+        `forced` are dense ids of prompts without START.
+        """
+        padding, end = padding_of(self._model), self._tokenizer.end_id
+        constraints = self._search.constraints
+        # Each text's limit follows from its own prompt, whatever it is padded to: what it becomes
+        # must not depend on its neighbours in the batch.
+        most = tf.reduce_sum(tf.cast(forced != padding, tf.int32), axis=1) + self._new_tokens
+        fewest, _ = constraints.limits(tf.zeros_like(most))
+        request = Request(
+            forced,
+            start,
+            end,
+            fewest,
+            None,
+            drawn,
+            prompt_length,
+            padding,
+            cut_lengths=most,
+            prompt_scores=False,
+            stop_table=self._stop_table,
+        )
+        decoded = decode(self._model, forced, self._search, request, stages)
+        tokens, finished = decoded["tokens"], decoded["finished"]
+        several = len(tokens.shape) == 3
+        return (tokens, finished) if several else (tokens[:, None], finished[:, None])
+
+    def changed(
+        self,
+        new_tokens: int | None = None,
+        search: Search | None = None,
+        seed: int | None = None,
+        n_best: int | None = None,
+        stop_strings: str | Sequence[str] | None = None,
+    ) -> "TextGenerator":
+        """Returns one with the same model and tokenizer that writes by other settings.
+
+        Args:
+            new_tokens, search, seed, n_best, stop_strings: As `TextGeneratorPredictor.predict`
+                takes them.
+        """
+        search = changed_search("TextGenerator", self._search, search, seed, n_best)
+        number = self._new_tokens if new_tokens is None else new_tokens
+        lengths = None if number > self._new_tokens else self._lengths
+        stop = self.stop_strings if stop_strings is None else stop_strings
+        return TextGenerator(self._model, self._tokenizer, search, number, lengths, stop)
+
+    def stream(self, prompt: str | bytes, tokens_at_a_time: int | None = None) -> TextStream:
+        """Goes on with one text, and hands over what follows it while it is written.
+
+        The pieces are the continuation that a call gives for the text alone.
+
+        Args:
+            prompt: The text.
+            tokens_at_a_time: See `generation.stream`.
+
+        Returns:
+            An iterator of str, with the attributes `prompt`, the text as the model reads it,
+            `truncated`, and `finished`, whether the model ended the text.
+
+        Raises:
+            ValueError: If the search is neither `Greedy()` nor `Sampling(...)` of one sample.
+
+        Example:
+        >>> from keras_transformers.export import TextGenerator
+        >>> from keras_transformers.generation import Greedy
+        >>> from keras_transformers.models import LanguageModel
+        >>> from keras_transformers.text import SentencePieceTokenizer
+        >>> tokenizer = SentencePieceTokenizer.train(["a cat sat on a mat"] * 9, vocab_size=14)
+        >>> model = LanguageModel.from_variant("tiny", 14)
+        >>> writer = TextGenerator(model, tokenizer, Greedy(), 5, prompt_lengths=(8,))
+        >>> pieces = writer.stream("a cat")
+        >>> pieces.prompt + "".join(pieces) == writer.write(["a cat"])[0]
+        True
+        """
+        search, padding = self._search, padding_of(self._model)
+        check_streamable("TextGenerator", search)
+        ids, truncated = self._prompts(strings([prompt]))
+        start, forced = self._forced(ids, self._rounds)
+        drawn = uniform(search, forced.shape[1], self._row_numbers(ids), self.seed)
+        forced, size = forced.numpy(), forced.shape[1] - self._new_tokens
+        most = np.sum(forced != padding, axis=1) + self._new_tokens
+        none = np.zeros((1, 0), "int32")  # of a source
+        named = (self._model, none, forced, most, search, start[:, 0].numpy())
+        parts = run_in_parts(
+            "TextGenerator",
+            *named,
+            self._tokenizer.end_id,
+            None if drawn is None else drawn.numpy(),
+            size,
+            stop_strings=self._stop,
+            tokens_at_a_time=tokens_at_a_time,
+        )
+        before = ids[0].numpy().tolist()
+        begin = self._text(ids.to_tensor()).numpy()[0]
+
+        def texts_of(rows: list[list[int]]) -> list[str]:
+            rows = [before + tokens for tokens in rows]
+            texts = self._text(tf.ragged.constant(rows, tf.int32).to_tensor(padding)).numpy()
+            return [text[len(begin) :].decode("utf-8", "replace") for text in texts]
+
+        byte, shown = byte_id(self._tokenizer), begin.decode("utf-8", "replace")
+        cut = bool(truncated[0])
+        return TextStream(parts, texts_of, byte, shown, cut, self.stop_strings)
+
+    def write(self, prompts: Sequence[str]) -> list[str]:
+        """Goes on with a list of str; returns the prompts with what follows."""
+        return [text.decode() for text in self(strings(prompts))["text"].numpy()]
+
+    def log_probabilities(self, ids: tf.Tensor) -> tf.Tensor:
+        """Computes those of the model: see `models.LanguageModel.log_probabilities`."""
+        return self._model.log_probabilities(ids)
+
+    def with_tokens(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Continues texts and scores each token, compiled by XLA: see `ContinuationScores`."""
+        return self._checked_scores(self._tokens).compiled(text)
+
+    def with_prompts(self, text: tf.Tensor, prompt: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Scores texts after prompts, compiled by XLA: see `GivenTexts`."""
+        return self._checked_scores(self._scoring).compiled(text, prompt)
+
+    def _checked_scores(self, scores: Any) -> Any:
+        """Returns what computes scores; AttributeError if the model has none."""
+        if scores is None:
+            name = type(self._model).__name__
+            raise AttributeError(f"TextGenerator: {name} has no `log_probabilities`, for scores.")
+        return scores
+
+    def score(
+        self, texts: Sequence[str], prompts: Sequence[str] | None = None
+    ) -> list[dict[str, Any]]:
+        """Scores texts, token by token: see `TextGeneratorPredictor.score`."""
+        return TextGeneratorPredictor(self).score(texts, prompts)
+
+    def _more_signatures(self) -> dict[str, Any]:
+        more = {"score": self._scoring, "tokens": self._tokens}
+        return {name: scores.portable for name, scores in more.items() if scores is not None}
+
+
+def text_generator(
+    model: Decodable,
+    tokenizer: Tokenizer,
+    path: StrPath,
+    search: Search | None = None,
+    new_tokens: int = 128,
+    prompt_lengths: Sequence[int] | None = None,
+    stop_strings: str | Sequence[str] = (),
+    **saving: Unpack[Saving],
+) -> pathlib.Path:
+    """Exports a writer that continues raw text. See `TextGenerator` and its `save`.
+
+    Example:
+    >>> import tempfile, tensorflow as tf
+    >>> from keras_transformers import export, models, text
+    >>> tokenizer = text.SentencePieceTokenizer.train(["a cat sat on a mat"] * 9, vocab_size=14)
+    >>> model = models.LanguageModel.from_variant("tiny", 14)
+    >>> path = export.text_generator(
+    ...     model, tokenizer, tempfile.mkdtemp(), new_tokens=5, prompt_lengths=(8,))
+    >>> served = tf.saved_model.load(str(path)).signatures["serving_default"]
+    >>> sorted(served(text=tf.constant(["a cat"])))
+    ['continuation', 'finished', 'text', 'truncated']
+    """
+    made = TextGenerator(model, tokenizer, search, new_tokens, prompt_lengths, stop_strings)
+    return made.save(path, **saving)
+
+
+class TextGeneratorPredictor(TextPredictor):
+    """Goes on with a text: a str, prompt and continuation; with `details` a dict.
+
+    That has `text`, `continuation`, `finished`, whether the model ended the text, and `truncated`,
+    whether the beginning of the prompt was cut off. `predict(texts, scores=True)` adds how probable
+    the model finds what it writes, and `score` says it of other texts.
+
+    Example:
+    >>> import tensorflow as tf
+    >>> from keras_transformers.predictors import TextGeneratorPredictor
+    >>> TextGeneratorPredictor(lambda text: {"text": text + " ..."}).predict("Once")
+    'Once ...'
+    """
+
+    kind = "text_generator"
+    _tells = False  # of tokens
+
+    def predict(
+        self,
+        raw: Any,
+        batch_size: int | None = None,
+        verbose: int = 0,
+        details: bool = False,
+        new_tokens: int | None = None,
+        search: Search | None = None,
+        seed: int | None = None,
+        n_best: int | None = None,
+        stop_strings: str | Sequence[str] | None = None,
+        scores: bool = False,
+    ) -> Any:
+        """Goes on with one text, or many.
+
+        Args:
+            raw, batch_size, verbose, details: As `Predictor.predict` takes them.
+            new_tokens: Most tokens of a continuation; by default as it was loaded.
+            search: `Greedy()`, `BeamSearch(...)` or `Sampling(...)` in place of the one that it was
+                loaded with, whose boundaries it takes (END, tokens that come first), and whose
+                constraints if it has none of its own. Each new search compiles anew.
+            seed: Seed of what is drawn, for the same texts every time. The random numbers of a text
+                follow from the seed and its place among all, whatever `batch_size` is.
+            n_best: Number of texts for each; a list of them is then the answer, best first, or in
+                the order in which they were drawn.
+            stop_strings: Strings, or one, at which a text ends besides END; they are cut off. By
+                default those that it was loaded with; () for none. New ones compile anew.
+            scores: Whether to say how probable the model finds what it writes. Adds to what
+                `details` gives `tokens`, a list of `(piece, log-probability)` of the continuation,
+                END the last where the model chose it, and `log_probability`, their sum. The
+                probabilities are the model's own, whatever `search` makes of them.
+
+        Returns:
+            A str, or with `n_best` a list of str; for many texts a list of those. With `details` or
+            `scores` a dict in place of a str or a list; where there are several texts for each, it
+            has also `texts` and `continuations`, lists, and with `scores` `log_probabilities` and
+            `all_tokens`, lists, of all these texts; the others are of the first.
+
+        Raises:
+            ValueError: If an item is no text, a setting is impossible, or one is given and there is
+                only a SavedModel, whose settings are fixed.
+            AttributeError: If what was exported cannot give `scores`.
+        """
+        writing = self._writing(new_tokens, search, seed, n_best, stop_strings)
+        chosen = writing.telling(scores)
+        return super(TextGeneratorPredictor, chosen).predict(raw, batch_size, verbose, details)
+
+    def each(
+        self,
+        items: Iterable[Any],
+        batch_size: int | None = None,
+        verbose: int = 0,
+        details: bool = False,
+        new_tokens: int | None = None,
+        search: Search | None = None,
+        seed: int | None = None,
+        n_best: int | None = None,
+        stop_strings: str | Sequence[str] | None = None,
+        scores: bool = False,
+    ) -> Iterator[Any]:
+        """As `Predictor.each`, with what `predict` takes besides."""
+        writing = self._writing(new_tokens, search, seed, n_best, stop_strings)
+        chosen = writing.telling(scores)
+        return super(TextGeneratorPredictor, chosen).each(items, batch_size, verbose, details)
+
+    def telling(self, scores: bool = True) -> Self:
+        """Returns the predictor whose answers have `scores`, see `predict`; itself if False."""
+        if not scores or self._tells:
+            return self
+        made = copy.copy(self)
+        made._drawing = self._drawing or self._run
+        made._run = self._function("tokens", "with_tokens", ("text",))
+        made._tells = True
+        return made
+
+    def score(
+        self,
+        texts: Sequence[str | bytes],
+        prompts: Sequence[str | bytes] | None = None,
+        batch_size: int | None = None,
+    ) -> list[dict[str, Any]]:
+        """Computes how probable texts are, by the model.
+
+        Prompt and text become tokens together. Those of the prompt are the ones that it would have
+        alone, up to the first that differs; a token in which the prompt ends belongs to the text.
+        START stands before the first token, as when the model writes. A tokenizer without START, as
+        GPT-2's, has END there if there is no prompt: the text follows on the end of another. END
+        behind a text does not count, unless the text contains it (`"... <|endoftext|>"`).
+
+        Args:
+            texts: Texts, a list.
+            prompts: What stands before each, a list as long, in which "" is nothing; None for
+                nothing before any.
+            batch_size: Texts of a request; by default 1,024.
+
+        Returns:
+            A dict for each text: `score`, the logarithm of its probability after its prompt;
+            `tokens`, a list of `(piece, log-probability)`, whose sum is the score; and `truncated`,
+            whether the beginning of the prompt or the end of the text was cut off. Together both
+            may have as many tokens as the longest prompt and `new_tokens`. The perplexity of a text
+            is `exp(-score / len(tokens))`.
+
+        Raises:
+            ValueError: If the lists differ in length, or an item is no text.
+            AttributeError: If what was exported cannot score.
+        """
+        sides = [texts] if prompts is None else [texts, prompts]
+        if any(isinstance(side, str | bytes) or len(side) != len(texts) for side in sides):
+            shown = [side if isinstance(side, str | bytes) else len(side) for side in sides]
+            raise ValueError(
+                "score: `texts` must be a list, and `prompts` None or a list as long. "
+                f"{received(shown)}"
+            )
+        score = self._function("score", "with_prompts", ("text", "prompt"))
+        return self._scores(score, [texts, prompts or [""] * len(texts)], batch_size)
+
+    def stream(
+        self,
+        prompt: str | bytes,
+        new_tokens: int | None = None,
+        search: Search | None = None,
+        seed: int | None = None,
+        tokens_at_a_time: int | None = None,
+        stop_strings: str | Sequence[str] | None = None,
+    ) -> TextStream:
+        """Goes on with one text, and hands over what follows it while it is written.
+
+        Args:
+            prompt: The text.
+            new_tokens, search, seed, stop_strings: As `predict` takes them; `Greedy()` or
+                `Sampling(...)` of one sample.
+            tokens_at_a_time: Most tokens that are chosen between two looks at them. By default the
+                first comes alone, and then as many as take about a tenth of a second.
+
+        Returns:
+            An iterator of str. Joined, they are the `continuation` of `predict`, by the same seed.
+            Its attributes are `prompt`, the text as the model reads it, `truncated`, and
+            `finished`, whether the model ended the text. It may be left at any time.
+
+        Raises:
+            ValueError: If the prompt is no text, a setting is impossible, the search chooses
+                several sequences, as a beam search does, or there is only a SavedModel.
+
+        Example:
+        >>> from keras_transformers.export import TextGenerator
+        >>> from keras_transformers.generation import Greedy
+        >>> from keras_transformers.models import LanguageModel
+        >>> from keras_transformers.predictors import TextGeneratorPredictor
+        >>> from keras_transformers.text import SentencePieceTokenizer
+        >>> tokenizer = SentencePieceTokenizer.train(["a cat sat on a mat"] * 9, vocab_size=14)
+        >>> model = LanguageModel.from_variant("tiny", 14)
+        >>> writer = TextGeneratorPredictor(TextGenerator(model, tokenizer, prompt_lengths=(8,)))
+        >>> pieces = list(writer.stream("a cat", new_tokens=5, search=Greedy()))
+        >>> details = writer.predict("a cat", details=True, new_tokens=5, search=Greedy())
+        >>> "".join(pieces) == details["continuation"]
+        True
+        """
+        writing = self._writing(new_tokens, search, seed, None, stop_strings)
+        return writing._streamed(prompt, tokens_at_a_time)
+
+    def _answer(self, row: dict[str, Any], details: bool) -> Any:
+        every = [text_of(text) for text in row["texts"]] if "texts" in row else []
+        if not details and not self._tells:
+            best = text_of(row["text"])
+            return (every or [best]) if self._lists else best
+        texts: dict[str, Any] = {name: text_of(row[name]) for name in ("text", "continuation")}
+        texts |= {name: bool(row[name]) for name in ("finished", "truncated")}
+        if every:
+            texts["texts"] = every
+            texts["continuations"] = [text_of(text) for text in row["continuations"]]
+        if self._tells:
+            texts |= scores_of(row)
+            if every:
+                texts |= _scores_of_all(row)
+        return texts
+
+
+def _scores_of_all(row: dict[str, Any]) -> dict[str, Any]:
+    """Returns the same of all texts that were written for one prompt."""
+    rows = zip(row["all_tokens"], row["all_log_probabilities"], strict=True)
+    return {
+        "log_probabilities": row["all_log_probability"].tolist(),
+        "all_tokens": [pairs_of(*tokens) for tokens in rows],
+    }
+
+
+class LanguageModelFitting(_OfTexts):
+    """A language model, which goes on with texts.
+
+    Example:
+    >>> from keras_transformers.fitting import LanguageModelFitting
+    >>> LanguageModelFitting.kind
+    'text_generator'
+    """
+
+    kind = "text_generator"
+
+    def served(self) -> Any:
+        return TextGenerator(self.held.model, self.held.tokenizer, **self.held.options)
+
+    def _marks(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        tokenizer = self.held.tokenizer
+        start = () if tokenizer.start_id is None else (tokenizer.start_id,)
+        return start, (tokenizer.end_id,)
+
+    def _batches(
+        self, rows: tf.data.Dataset, size: int, seed: int | None = None, epoch: Any = None
+    ) -> tf.data.Dataset:
+        padding = padding_of(self.held.model)
+        return packed_documents(rows, self._length(), size, seed, padding_id=padding, epoch=epoch)
+
+
+TASKS = (Task(TextGenerator, TextGeneratorPredictor, LanguageModelFitting, output="continuation"),)

@@ -1,0 +1,293 @@
+"""Further signatures of exporters that write text: how probable each token is."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from keras_transformers.generation.request import most_tokens, padding_of
+from keras_transformers.tasks.rounds import Rounds, sequences_of
+from keras_transformers.tasks.served import bounded
+from keras_transformers.text.tokenizers import cutter_of_targets, in_marks
+
+
+class TextSignature(tf.Module):
+    """A function of texts that uses an exporter; a subclass has `_answer(*inputs, rounds=)`.
+
+    Args:
+        name: Name of the function, for TensorFlow.
+        exporter: `Translator` or `TextGenerator`, whose model, tokenizer, search and programs are
+            used.
+        inputs: `tf.TensorSpec` of each input.
+
+    Attributes:
+        compiled: The function, by XLA.
+        portable: The function, by TensorFlow's own kernels, as SavedModels have it.
+    """
+
+    def __init__(self, name: str, exporter: Any, inputs: Sequence[tf.TensorSpec]) -> None:
+        super().__init__(name=name)
+        self._exporter_of = lambda: exporter
+        self._tokenizer = cutter_of_targets(exporter._tokenizer)
+        self._pieces = PieceNames(self._tokenizer)
+        compiled = self._traced(exporter._rounds, inputs)
+        self._compiled_of = lambda: compiled  # out of TensorFlow's sight, which would save it
+        self.portable = self._traced(exporter._portable_rounds, inputs)
+
+    @property
+    def _exporter(self) -> Any:
+        return self._exporter_of()
+
+    @property
+    def compiled(self) -> Any:
+        return self._compiled_of()
+
+    def _traced(self, rounds: Rounds, inputs: Sequence[tf.TensorSpec]) -> Any:
+        def answer(*given: tf.Tensor) -> dict[str, tf.Tensor]:
+            return self._answer(*given, rounds=rounds)
+
+        return tf.function(answer, input_signature=tuple(inputs), autograph=False)
+
+    def _targets(
+        self, texts: tf.Tensor, before: tuple[int, ...], after: tuple[int, ...] = ()
+    ) -> tuple[tf.RaggedTensor, tf.Tensor, list[int]]:
+        """Ids of translations between marks, which of them are cut, and lengths to pad them to."""
+        translator = self._exporter
+        sources = translator._lengths
+        limits = {*map(most_tokens, sources), *map(translator.most_tokens, sources)}
+        lengths = [each + len(before) for each in sorted(limits)]
+        texts, shortened = bounded(texts, lengths[-1])
+        ids = self._tokenizer.tokenize(texts)
+        room = lengths[-1] - len(before) - len(after)
+        targets = in_marks(ids[:, :room], (before, after))
+        return targets, (ids.row_lengths() > room) | shortened, lengths
+
+    def _token_scores(
+        self, ids: tf.Tensor, values: tf.Tensor, counts: tf.Tensor
+    ) -> dict[str, tf.Tensor]:
+        """Returns the pieces of tokens, their log-probabilities and the sums of these.
+
+        Args:
+            ids: int32 `(..., length)`.
+            values: Log-probabilities, float32 `(..., length)`.
+            counts: Tokens that count, from the first on, bool `(..., length)`.
+
+        Returns:
+            Dict of `tokens` and `log_probabilities`, `(..., longest)`, "" and 0 behind the last of
+            each row, and `log_probability` `(...)`.
+        """
+        numbers = tf.reduce_sum(tf.cast(counts, tf.int32), axis=-1)
+        longest = tf.maximum(tf.reduce_max(numbers), 0)  # of no row it is the least integer
+        counts, values = counts[..., :longest], tf.where(counts, values, 0.0)[..., :longest]
+        pieces = self._pieces(tf.where(counts, ids[..., :longest], 0))
+        return {
+            "tokens": tf.where(counts, pieces, ""),
+            "log_probabilities": values,
+            "log_probability": tf.reduce_sum(values, axis=-1),
+        }
+
+    def _answer(self, *given: tf.Tensor, rounds: Rounds) -> dict[str, tf.Tensor]:
+        raise NotImplementedError
+
+
+class PieceNames(tf.Module):
+    """The piece of each id, a constant that is made when it is first needed.
+
+    Args:
+        tokenizer: Whose `pieces` they are.
+    """
+
+    def __init__(self, tokenizer: Any) -> None:
+        super().__init__(name="piece_names")
+        self._tokenizer = tokenizer
+        self._names: tf.Tensor | None = None
+
+    def __call__(self, ids: tf.Tensor) -> tf.Tensor:
+        """Strings of the shape of `ids`, integers."""
+        if self._names is None:
+            with tf.init_scope():
+                pieces = self._tokenizer.pieces(range(self._tokenizer.vocab_size))
+                self._names = tf.constant(pieces, tf.string)
+        return tf.gather(self._names, ids)
+
+
+PROMPTED = (
+    tf.TensorSpec([None], tf.string, name="text"),
+    tf.TensorSpec([None], tf.string, name="prompt"),
+)
+
+
+class GivenTexts(TextSignature):
+    """The signature "score" of a `TextGenerator`.
+
+    It takes `text` and `prompt`, UTF-8 strings `(batch,)` each, and gives `score` float32
+    `(batch,)`, the log-probability of the text after its prompt, which may be ""; `tokens`,
+    strings, and `log_probabilities`, float32, both `(batch, length)`, the tokens of the text, ""
+    and 0 behind the last; and `truncated` bool `(batch,)`, whether the beginning of a prompt or the
+    end of a text was cut off.
+
+    Prompt and text become tokens together. The tokens of the prompt are those that it would have
+    alone, up to the first that differs; all from there on are the text's, so that a token in which
+    the prompt ends is the text's. START stands before the first token, as when the generator
+    writes; without START, END stands there where no token of a prompt does. END behind the text
+    does not count, unless the text contains it.
+
+    Args:
+        generator: The `TextGenerator`, whose model and tokenizer are used. Together prompt and text
+            may have as many tokens as its longest prompt and continuation.
+    """
+
+    def __init__(self, generator: Any) -> None:
+        super().__init__("given_texts", generator, PROMPTED)
+
+    def _answer(self, *given: tf.Tensor, rounds: Rounds) -> dict[str, tf.Tensor]:
+        text, prompt = given
+        generator = self._exporter
+        most = generator._lengths[-1] + generator._new_tokens
+        rows, numbers, truncated = self._rows(text, prompt, most)
+        begins = rows.row_lengths() - numbers
+        longest = tf.maximum(tf.reduce_max(numbers), 0)
+        lengths = [length + 1 for length in (*generator._lengths, most)]
+
+        def compute(
+            rows: tf.RaggedTensor, begins: tf.Tensor, numbers: tf.Tensor
+        ) -> dict[str, tf.Tensor]:
+            padding = padding_of(generator._model)
+            ids = rounds.padded(rows, lengths, padding)
+            short = tf.maximum(2 - tf.shape(ids)[1], 0)  # a kernel may refuse no position
+            ids = tf.pad(ids, [[0, 0], [0, short]], constant_values=padding)
+            found = rounds.program(generator.log_probabilities)(ids)
+            columns = tf.range(longest, dtype=tf.int64)
+            last = tf.cast(tf.shape(found)[1] - 1, tf.int64)
+            columns = tf.minimum(begins[:, None] - 1 + columns, last)
+            values = tf.gather(found, columns, batch_dims=1)
+            counts = tf.range(longest, dtype=tf.int64) < numbers[:, None]
+            return {"log_probabilities": tf.where(counts, values, 0.0)}
+
+        results = {"log_probabilities": tf.TensorSpec([None, None], tf.float32)}
+        values = tf.cond(
+            tf.size(text) > 0,
+            lambda: rounds.run_by_length(compute, rows, results, begins, numbers),
+            lambda: {"log_probabilities": tf.zeros((0, longest))},
+        )["log_probabilities"]
+        positions = tf.ragged.range(rows.row_lengths())
+        is_text = positions.flat_values >= tf.gather(begins, rows.value_rowids())
+        ids = tf.ragged.boolean_mask(rows, rows.with_flat_values(is_text))
+        return {
+            "score": tf.reduce_sum(values, axis=1),
+            "log_probabilities": values,
+            "tokens": tf.ragged.map_flat_values(self._pieces, ids).to_tensor(""),
+            "truncated": truncated,
+        }
+
+    def _rows(
+        self, text: tf.Tensor, prompt: tf.Tensor, most: int
+    ) -> tuple[tf.RaggedTensor, tf.Tensor, tf.Tensor]:
+        """Returns the tokens that the model reads of prompts and texts.
+
+        Args:
+            text, prompt: Strings `(batch,)`.
+            most: Most tokens of a prompt and its text.
+
+        Returns:
+            int32 `(batch, None)`, START or what stands for it first; int64 `(batch,)`, how many of
+            them at the end of each row are the text's; and bool `(batch,)`, where some are cut off.
+        """
+        generator = self._exporter
+        text, is_text_cut = bounded(text, most)
+        prompt, is_prompt_cut = bounded(prompt, most, end=True)
+        ids = generator._ids(prompt + text)
+        size, before = ids.row_lengths(), _common(ids, generator._ids(prompt))
+        of_text = tf.minimum(size - before, most)
+        of_prompt = tf.minimum(before, most - of_text)
+        positions = tf.ragged.range(size).flat_values
+        first, last = (
+            tf.gather(limit, ids.value_rowids()) for limit in (before - of_prompt, before + of_text)
+        )
+        is_read = (positions >= first) & (positions < last)
+        read = tf.ragged.boolean_mask(ids, ids.with_flat_values(is_read))
+        rows = tf.concat([generator._beginnings(of_prompt == 0), read], axis=1)
+        return rows, of_text, (of_prompt + of_text < size) | is_text_cut | is_prompt_cut
+
+
+def _common(ids: tf.RaggedTensor, others: tf.RaggedTensor) -> tf.Tensor:
+    """Counts the tokens with which both of two rows begin, int64 `(batch,)`."""
+    second = others.to_tensor(-2)
+    width = tf.shape(second)[1]
+    first = ids.to_tensor(-1)[:, :width]
+    first = tf.pad(first, [[0, 0], [0, width - tf.shape(first)[1]]], constant_values=-1)
+    is_same = tf.cast(first == second, tf.int64)
+    return tf.reduce_sum(tf.math.cumprod(is_same, axis=1), axis=1)
+
+
+class ContinuationScores(TextSignature):
+    """The signature "tokens" of a `TextGenerator`.
+
+    It takes `text`, as `serving_default`, and gives besides what that gives `tokens`, strings, and
+    `log_probabilities`, float32, both `(batch, length)`: the tokens of `continuation` and how
+    probable the model finds each after those before it, END the last where the model chose it; ""
+    and 0 behind the last. `log_probability`, float32 `(batch,)`, is their sum. Where the search
+    gives n texts, there are `all_tokens` and `all_log_probabilities` `(batch, n, length)`, and
+    `all_log_probability` `(batch, n)`. Probabilities are the model's own, the softmax of its
+    logits: temperature, penalties and constraints of the search do not change them. An END that the
+    search forces at the limit is left out.
+
+    Args:
+        generator: The `TextGenerator`, whose model, tokenizer and search are used.
+    """
+
+    def __init__(self, generator: Any) -> None:
+        super().__init__("continuation_scores", generator, generator._requests)
+
+    def _answer(self, *request: tf.Tensor, rounds: Rounds) -> dict[str, tf.Tensor]:
+        generator = self._exporter
+        number, width = sequences_of(generator._search), generator._new_tokens
+
+        def score(start: tf.Tensor, prompts: tf.Tensor, tokens: tf.Tensor) -> dict[str, tf.Tensor]:
+            return self._scored(start, prompts, tokens, rounds)
+
+        results = {
+            "ids": tf.TensorSpec([None, number, width], tf.int32),
+            "log_probabilities": tf.TensorSpec([None, number, width], tf.float32),
+        }
+        answer = generator._answer(*request, rounds, score, results)
+        ids, values = answer.pop("ids"), answer.pop("log_probabilities")
+        is_real = (ids != padding_of(generator._model)) & ~self._is_forced_end(ids)
+        scores = self._token_scores(ids, values, is_real)
+        answer |= {name: of_all[:, 0] for name, of_all in scores.items()}
+        if number > 1:
+            answer |= {f"all_{name}": of_all for name, of_all in scores.items()}
+        return answer
+
+    def _scored(
+        self, start: tf.Tensor, prompts: tf.Tensor, tokens: tf.Tensor, rounds: Rounds
+    ) -> dict[str, tf.Tensor]:
+        """Returns the continuations alone, and their log-probabilities, `(batch, n, new_tokens)`.
+
+        Args:
+            start: The first token of each row, int32 `(batch, 1)`.
+            prompts: The tokens of the prompt behind it, int32 `(batch, length)`, and padding.
+            tokens: Prompts and continuations, int32 `(batch, n, length)`.
+            rounds: The `Rounds` that compute.
+        """
+        generator = self._exporter
+        lengths = tf.reduce_sum(tf.cast(prompts != padding_of(generator._model), tf.int32), axis=1)
+        positions = lengths[:, None] + tf.range(generator._new_tokens)
+        ids, values = [], []
+        # One after the other: logits of all n at once would need n times the memory.
+        for i in range(sequences_of(generator._search)):
+            rows = tf.concat([start, tokens[:, i]], axis=1)
+            found = rounds.program(generator.log_probabilities)(rows)
+            ids.append(tf.gather(tokens[:, i], positions, batch_dims=1))
+            values.append(tf.gather(found, positions, batch_dims=1))
+        return {"ids": tf.stack(ids, axis=1), "log_probabilities": tf.stack(values, axis=1)}
+
+    def _is_forced_end(self, ids: tf.Tensor) -> tf.Tensor:
+        """Tells which ids are an END that the search puts at the limit of a continuation."""
+        generator = self._exporter
+        boundaries = generator._search.constraints.boundaries
+        ends = boundaries.ends or (self._tokenizer.end_id,)
+        if boundaries.last not in ends:
+            return tf.zeros_like(ids, tf.bool)
+        at_limit = tf.range(generator._new_tokens) == generator._new_tokens - 1
+        return (ids == boundaries.last) & at_limit

@@ -1,0 +1,295 @@
+"""Zero-shot classification: an encoded image is compared with any texts."""
+
+import pathlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Unpack
+
+import tensorflow as tf
+
+from keras_transformers.core.types import Array, StrPath, Tokenizer
+from keras_transformers.models import DualEncoder
+from keras_transformers.tasks.fitting import Answering
+from keras_transformers.tasks.image_classification import ImageClassifierPredictor
+from keras_transformers.tasks.image_requests import ImagePredictor, decoded_pixels
+from keras_transformers.tasks.registry import Task
+from keras_transformers.tasks.rounds import Rounds
+from keras_transformers.tasks.served import Saving, Served, bounded, lengths_for, strings
+from keras_transformers.text import framed
+from keras_transformers.vision import Preprocessing
+
+LENGTHS = (16, 32, 64, 128, 256)  # of texts, in ids, as far as the model has positions
+
+
+class ZeroShotClassifier(Served):
+    """A model of images and texts as one function of encoded images and of texts as classes.
+
+    It takes `image` string `(images,)`, encoded as `ImageClassifier` takes them, and `text`, UTF-8
+    strings `(texts,)`, and gives a dict of `label` string `(images,)`, the text that fits best,
+    `probability` float32 `(images,)`, `probabilities` float32 `(images, texts)`, and `truncated`
+    bool `(texts,)`: which texts were too long; where every pair is judged by itself (SigLIP), also
+    `present` bool `(images, texts)`. For XLA texts are padded to a few lengths, and both come in a
+    few batch sizes, each compiled when it is first met; what `save` writes can be called without
+    XLA, see `Served`. The model's weights are shared, not copied.
+
+    Args:
+        model: A built `models.DualEncoder`.
+        tokenizer: Its tokenizer; the model sees START, where there is one, the text's ids and END.
+        preprocessing: The `vision.Preprocessing` of its images; by default one for the size and
+            channels that it was built for, with mean and deviation 0.5.
+
+    Raises:
+        ValueError: If the tokenizer has ids that are none of the model's.
+
+    Example:
+    >>> import tensorflow as tf
+    >>> from keras_transformers.export import ZeroShotClassifier
+    >>> from keras_transformers.models import DualEncoder, EndPooling, TextEncoder, ViT
+    >>> from keras_transformers.text import SentencePieceTokenizer
+    >>> tokenizer = SentencePieceTokenizer.train(["a cat sat on a mat"] * 9, vocab_size=14)
+    >>> images = ViT(None, 28, 7, hidden_dim=16, num_heads=2, mlp_dim=32, num_layers=1)
+    >>> texts = TextEncoder(14, 12, num_heads=2, mlp_dim=32, num_layers=1, max_length=9,
+    ...                     head=EndPooling(tokenizer.end_id))
+    >>> model = DualEncoder(images, texts, projection_dim=8)
+    >>> model.build({"images": (None, 28, 28, 3), "ids": (None, None)})
+    >>> classifier = ZeroShotClassifier(model, tokenizer)
+    >>> png = tf.io.encode_png(tf.zeros((40, 30, 3), tf.uint8))
+    >>> found = classifier(tf.stack([png]), ["a cat", "a mat"])
+    >>> {name: tuple(value.shape) for name, value in found.items()}
+    {'label': (1,), 'probability': (1,), 'probabilities': (1, 2), 'truncated': (2,)}
+    >>> classifier.encode_texts(["a cat", "a mat", "on"]).shape
+    (3, 8)
+    """
+
+    kind = "zero_shot_classifier"
+
+    def __init__(
+        self, model: DualEncoder, tokenizer: Tokenizer, preprocessing: Preprocessing | None = None
+    ) -> None:
+        image, text = (tf.TensorSpec([None], tf.string, name=name) for name in ("image", "text"))
+        super().__init__("zero_shot_classifier", image, text)
+        self._lengths = lengths_for("ZeroShotClassifier", model, tokenizer, None, LENGTHS)
+        if preprocessing is None:
+            preprocessing = Preprocessing(model.image_size, model.channels)
+        self._hold(model)
+        self._tokenizer, self._preprocessing = tokenizer, preprocessing
+        self._fill = model.fill_id
+        if self._fill is not None:  # by the token that the model's own tokenizer has for it
+            padding = getattr(tokenizer, "pad_id", -1)
+            self._fill = padding if padding >= 0 else self._fill
+        width = model.encode_texts(tf.ones((1, 1), tf.int32)).shape[-1]
+        self._results = {"embedding": tf.TensorSpec([None, width], tf.float32)}
+        self._texts = tf.function(lambda x: self._of_texts(x, self._rounds), autograph=False)
+        self._images = tf.function(lambda x: self._of_images(x, self._rounds), autograph=False)
+        self._against = tf.function(
+            lambda image, texts, text: self._compared(self._images(image), texts, text),
+            autograph=False,
+        )
+
+    def _answer(self, image: tf.Tensor, text: tf.Tensor, rounds: Rounds) -> dict[str, tf.Tensor]:
+        texts, truncated = self._of_texts(text, rounds)
+        found = self._compared(self._of_images(image, rounds), texts, text)
+        return {**found, "truncated": truncated}
+
+    def _of_texts(self, text: tf.Tensor, rounds: Rounds) -> tuple[tf.Tensor, tf.Tensor]:
+        """Vectors of texts, and which were cut."""
+        text, cut = bounded(text, self._lengths[-1])
+        ids, truncated = framed(self._tokenizer, text, self._lengths[-1])
+        encode, padding = rounds.program(self._encode_ids), self._model.padding_id
+        if self._fill is not None:
+            dense = ids.to_tensor(self._fill, shape=(None, self._lengths[-1]))
+            found = rounds.run(encode, [dense], self._results)["embedding"]
+            return found, truncated | cut
+        vectors = rounds.run_by_length(
+            lambda ids: encode(rounds.padded(ids, self._lengths, padding)), ids, self._results
+        )
+        return vectors["embedding"], truncated | cut
+
+    def _of_images(self, image: tf.Tensor, rounds: Rounds) -> tf.Tensor:
+        """Vectors of encoded images."""
+        pixels = decoded_pixels(self._preprocessing, image)
+        return rounds.run(rounds.program(self._encode_pixels), [pixels], self._results)["embedding"]
+
+    def _encode_ids(self, ids: tf.Tensor) -> dict[str, tf.Tensor]:
+        return {"embedding": self._model.encode_texts(ids, training=False)}
+
+    def _encode_pixels(self, pixels: tf.Tensor) -> dict[str, tf.Tensor]:
+        images = self._preprocessing.normalize(pixels)
+        return {"embedding": self._model.encode_images(images, training=False)}
+
+    def _compared(
+        self, images: tf.Tensor, texts: tf.Tensor, text: tf.Tensor
+    ) -> dict[str, tf.Tensor]:
+        """What is said of images, by the vectors of both."""
+        number = tf.shape(text)[0]
+        check = tf.debugging.assert_positive(number, "`text` must have a text for every class")
+        with tf.control_dependencies([check]):
+            probabilities = self._model.probabilities(self._model.logits(images, texts))
+        found = {
+            "label": tf.gather(text, tf.argmax(probabilities, axis=1)),
+            "probability": tf.reduce_max(probabilities, axis=1),
+            "probabilities": probabilities,
+        }
+        return found | ({"present": probabilities >= 0.5} if self._model.sigmoid else {})
+
+    def against(self, texts: Sequence[str]) -> Callable[[tf.Tensor], dict[str, tf.Tensor]]:
+        """A function of encoded images alone, for which the texts have been encoded already.
+
+        Args:
+            texts: List of str.
+
+        Returns:
+            Function from a string tensor `(images,)` to what a call gives, but for `truncated`.
+        """
+        text = strings(texts)
+        vectors, _ = self._texts(text)
+        return lambda image: self._against(image, vectors, text)
+
+    def encode_texts(self, texts: Sequence[str]) -> Array:
+        """Vectors of length 1, `(texts, width)`, NumPy float32, of a list of str."""
+        return self._texts(strings(texts))[0].numpy()
+
+    def encode_images(self, images: Sequence[bytes]) -> Array:
+        """Vectors of length 1, `(images, width)`, NumPy float32, of a list of encoded images."""
+        return self._images(strings(images)).numpy()
+
+
+def zero_shot_classifier(
+    model: DualEncoder,
+    tokenizer: Tokenizer,
+    path: StrPath,
+    preprocessing: Preprocessing | None = None,
+    **saving: Unpack[Saving],
+) -> pathlib.Path:
+    """Exports a classifier of images by any texts. See `ZeroShotClassifier` and its `save`.
+
+    Example:
+    >>> import tempfile, tensorflow as tf
+    >>> from keras_transformers import export, models, text
+    >>> tokenizer = text.SentencePieceTokenizer.train(["a cat sat on a mat"] * 9, vocab_size=14)
+    >>> images = models.ViT.from_variant("mini/14", None, image_size=28, num_layers=1)
+    >>> head = models.EndPooling(tokenizer.end_id)
+    >>> texts = models.TextEncoder.from_variant("tiny", 14, max_length=9, head=head)
+    >>> model = models.DualEncoder(images, texts, projection_dim=8)
+    >>> model.build({"images": (None, 28, 28, 3), "ids": (None, None)})
+    >>> path = export.zero_shot_classifier(model, tokenizer, tempfile.mkdtemp())
+    >>> served = tf.saved_model.load(str(path)).signatures["serving_default"]
+    >>> png = tf.io.encode_png(tf.zeros((40, 30, 3), tf.uint8))
+    >>> sorted(served(image=tf.stack([png]), text=tf.constant(["a cat", "a mat"])))
+    ['label', 'probabilities', 'probability', 'truncated']
+    """
+    return ZeroShotClassifier(model, tokenizer, preprocessing).save(path, **saving)
+
+
+class ZeroShotClassifierPredictor(ImagePredictor):
+    """Classifies images by labels that are given with them.
+
+    Answers are those of `ImageClassifierPredictor`: a dict of `label`, `probability` and
+    `probabilities`. By a model that judges every label by itself (SigLIP), probabilities do not sum
+    to 1, and the list `labels` has those of a half or more.
+
+    Example:
+    >>> import numpy as np, tensorflow as tf
+    >>> from keras_transformers.predictors import ZeroShotClassifierPredictor
+    >>> def compare(image, text):
+    ...     fits = tf.cast(tf.strings.regex_full_match(text, ".*cat"), tf.float32)
+    ...     return {"probabilities": fits[None] / tf.reduce_sum(fits)}
+    >>> classifier = ZeroShotClassifierPredictor(compare)
+    >>> labels = ["dog", "cat"]
+    >>> classifier.predict(np.zeros((28, 28), "uint8"), labels=labels)
+    {'label': 'cat', 'probability': 1.0, 'probabilities': {'dog': 0.0, 'cat': 1.0}}
+    """
+
+    kind = "zero_shot_classifier"
+    also_takes = ("text",)
+
+    def against(self, labels: Sequence[str], template: str = "{}") -> ImageClassifierPredictor:
+        """A classifier of images by these labels.
+
+        Args:
+            labels: Names of the classes, one at least.
+            template: Text that each label is put into, in the place of `{}`, as the model knows
+                such texts from its training: "a photo of a {}".
+
+        Raises:
+            ValueError: If there are no labels, or the template has no `{}`.
+        """
+        names = list(labels) if not isinstance(labels, str | bytes) else []
+        if not names or not all(isinstance(name, str) for name in names):
+            raise ValueError(
+                "against: `labels` must be a list of the names of the classes. "
+                f"Received: {labels!r:.100}"
+            )
+        if "{}" not in template:
+            raise ValueError(f"against: `template` must have a {{}}. Received: {template!r:.100}")
+        texts = [template.replace("{}", name) for name in names]
+        if hasattr(self._run, "against"):  # in Python texts are encoded once
+            run = self._run.against(texts)
+        else:
+            text = tf.constant(texts, tf.string)
+            run = lambda image: self._run(image, text)  # noqa: E731
+
+        def classify(image: tf.Tensor) -> dict[str, tf.Tensor]:
+            found = run(image)
+            best = tf.argmax(found["probabilities"], axis=1)
+            kept = {name: found[name] for name in ("probabilities", "present") if name in found}
+            return {
+                **kept,
+                "label": tf.gather(tf.constant(names, tf.string), best),
+                "probability": tf.reduce_max(found["probabilities"], axis=1),
+            }
+
+        return ImageClassifierPredictor(classify, names, self._parts, self._source)
+
+    def predict(
+        self,
+        raw: Any,
+        batch_size: int | None = None,
+        verbose: int = 0,
+        details: bool = False,
+        labels: Sequence[str] = (),
+        template: str = "{}",
+    ) -> Any:
+        """Answers for one image, or for many.
+
+        Args:
+            raw, batch_size, verbose, details: As `Predictor.predict` takes them.
+            labels, template: As `against` takes them.
+
+        Returns:
+            A dict, or a list of dicts; see the class.
+
+        Raises:
+            ValueError: If there are no labels, or a thing is no image; the message has its number.
+        """
+        return self.against(labels, template).predict(raw, batch_size, verbose, details)
+
+    def each(
+        self,
+        items: Iterable[Any],
+        batch_size: int | None = None,
+        verbose: int = 0,
+        details: bool = False,
+        labels: Sequence[str] = (),
+        template: str = "{}",
+    ) -> Iterator[Any]:
+        """As `Predictor.each`, with labels as `predict` takes them."""
+        return self.against(labels, template).each(items, batch_size, verbose, details)
+
+
+class ZeroShotClassifierFitting(Answering):
+    """A model of images and texts, which classifies images by texts.
+
+    Example:
+    >>> from keras_transformers.fitting import ZeroShotClassifierFitting
+    >>> ZeroShotClassifierFitting.kind
+    'zero_shot_classifier'
+    """
+
+    kind = "zero_shot_classifier"
+
+    def served(self) -> Any:
+        of = self.held
+        return ZeroShotClassifier(of.model, of.tokenizer, of.preprocessing)
+
+
+TASKS = (Task(ZeroShotClassifier, ZeroShotClassifierPredictor, ZeroShotClassifierFitting),)
