@@ -103,47 +103,46 @@ class ImageClassifier(Convertible):
         if arrays:
             shape = [None, None, None, preprocessing.channels]
             request = tf.TensorSpec(shape, tf.uint8, name="image")
-        super().__init__("image_classifier", request)
+        super().__init__("image_classifier", model, request)
         self.kind = "array_classifier" if arrays else "image_classifier"
-        self._preprocessing = preprocessing
-        shape = (*self._preprocessing.image_size, self._preprocessing.channels)
+        self.preprocessing = preprocessing
+        shape = (*self.preprocessing.image_size, self.preprocessing.channels)
         width = model(keras.Input(shape)).shape[-1]
         self._classes = Classes("ImageClassifier", model, width, labels, problem_type)
-        self._labels = tf.constant(self._classes.names, tf.string)
-        self._hold(model)
+        self.labels = self._classes.names
         self._of_pixels = tf.function(
-            lambda x: self._probabilities(x, self._rounds), autograph=False
+            lambda x: self._probabilities(x, self.compiled_rounds), autograph=False
         )
 
     def _program(self) -> tuple[Program, dict[str, Any], None]:
-        program = image_program(self._model, self._preprocessing, self._classes)
-        return program, of_images(self._preprocessing, self._classes.names), None
+        program = image_program(self.model, self.preprocessing, self._classes)
+        return program, of_images(self.preprocessing, self._classes.names), None
 
-    def _answer(self, image: tf.Tensor, rounds: Rounds) -> dict[str, tf.Tensor]:
+    def answer(self, image: tf.Tensor, rounds: Rounds) -> dict[str, tf.Tensor]:
         pixels = self._pixels(image)
         probabilities = self._probabilities(pixels, rounds)
         return self._classes.named_answer(probabilities)
 
     def _pixels(self, image: tf.Tensor) -> tf.Tensor:
         """The pixels that the model sees, uint8, of encoded images or arrays."""
-        shape = (*self._preprocessing.image_size, self._preprocessing.channels)
+        shape = (*self.preprocessing.image_size, self.preprocessing.channels)
         outputs = tf.TensorSpec(shape, tf.uint8)
         if self.kind == "array_classifier":
-            return tf.map_fn(self._preprocessing.resize, image, fn_output_signature=outputs)
-        return decoded_pixels(self._preprocessing, image)
+            return tf.map_fn(self.preprocessing.resize, image, fn_output_signature=outputs)
+        return decoded_pixels(self.preprocessing, image)
 
     def _probabilities(self, pixels: tf.Tensor, rounds: Rounds) -> tf.Tensor:
-        results = {"probabilities": tf.TensorSpec([None, len(self._labels)], tf.float32)}
+        results = {"probabilities": tf.TensorSpec([None, len(self._classes)], tf.float32)}
         classify = rounds.program(self._classify)
         return rounds.run(classify, [pixels], results)["probabilities"]
 
     def _classify(self, pixels: tf.Tensor) -> dict[str, tf.Tensor]:
-        logits = self._model(self._preprocessing.normalize(pixels), training=False)
+        logits = self.model(self.preprocessing.normalize(pixels), training=False)
         return {"probabilities": self._classes.probabilities(logits)}
 
     def probabilities(self, images: ImageCorpus) -> Array:
         """Class probabilities `(n, classes)`, NumPy float32, of an `ImageCorpus`."""
-        batches = images.batches(512, self._preprocessing)
+        batches = images.batches(512, self.preprocessing)
         return np.concatenate([self._of_pixels(pixels).numpy() for pixels, _ in batches])
 
 

@@ -47,7 +47,7 @@ class ImageEncoder(Convertible):
     kind = "image_encoder"
 
     def __init__(self, model: keras.Model, preprocessing: Preprocessing) -> None:
-        super().__init__("image_encoder", tf.TensorSpec([None], tf.string, name="image"))
+        super().__init__("image_encoder", model, tf.TensorSpec([None], tf.string, name="image"))
         shape = (*preprocessing.image_size, preprocessing.channels)
         if preprocessing.channels not in (1, 3):
             raise ValueError(
@@ -60,20 +60,19 @@ class ImageEncoder(Convertible):
                 "ImageEncoder: `model` must give a vector for each image. Received: output of "
                 f"shape {tuple(found)}"
             )
-        self._hold(model)
-        self._preprocessing, self._width = preprocessing, found[-1]
+        self.preprocessing, self._width = preprocessing, found[-1]
 
     def _program(self) -> tuple[Program, dict[str, Any], None]:
-        program = image_encoder_program(self._model, self._preprocessing)
-        return program, of_images(self._preprocessing), None
+        program = image_encoder_program(self.model, self.preprocessing)
+        return program, of_images(self.preprocessing), None
 
-    def _answer(self, image: tf.Tensor, rounds: Rounds) -> dict[str, tf.Tensor]:
-        pixels = decoded_pixels(self._preprocessing, image)
+    def answer(self, image: tf.Tensor, rounds: Rounds) -> dict[str, tf.Tensor]:
+        pixels = decoded_pixels(self.preprocessing, image)
         results = {"embedding": tf.TensorSpec([None, self._width], tf.float32)}
         return rounds.run(rounds.program(self._encode), [pixels], results)
 
     def _encode(self, pixels: tf.Tensor) -> dict[str, Any]:
-        x = self._model(self._preprocessing.normalize(pixels), training=False)
+        x = self.model(self.preprocessing.normalize(pixels), training=False)
         return {"embedding": tf.cast(x, tf.float32)}
 
 

@@ -70,29 +70,28 @@ class MaskFiller(Served):
         tokenizer: WordPieceTokenizer,
         lengths: Sequence[int] | None = None,
     ) -> None:
-        super().__init__("mask_filler", tf.TensorSpec([None], tf.string, name="text"))
+        super().__init__("mask_filler", model, tf.TensorSpec([None], tf.string, name="text"))
         lengths = lengths_for("MaskFiller", model, tokenizer, lengths, LENGTHS)
         model(tf.ones((1, 2), tf.int32), training=False)
-        self._hold(model)
-        self._tokenizer, self._padding = tokenizer, padding_of(model)
-        self._lengths = lengths
+        self.tokenizer, self.padding = tokenizer, padding_of(model)
+        self.lengths = lengths
         self._candidates = min(CANDIDATES, tokenizer.vocab_size)
         special = tf.one_hot(tokenizer.special_ids, tokenizer.vocab_size, 1e9)
         self._never = tf.reduce_max(special, axis=0)
 
-    def _answer(self, text: tf.Tensor, rounds: Rounds) -> dict[str, tf.Tensor]:
-        text, cut = bounded(text, self._lengths[-1])
-        ids, truncated = framed(self._tokenizer, text, self._lengths[-1])
+    def answer(self, text: tf.Tensor, rounds: Rounds) -> dict[str, tf.Tensor]:
+        text, cut = bounded(text, self.lengths[-1])
+        ids, truncated = framed(self.tokenizer, text, self.lengths[-1])
         fill, number = rounds.program(self._fill), self._candidates
-        detokenize = self._tokenizer.detokenize
+        detokenize = self.tokenizer.detokenize
 
         def compute(ids: tf.Tensor) -> dict[str, tf.Tensor]:
             filled, probabilities, best, any_masked = fill(
-                rounds.padded(ids, self._lengths, self._padding)
+                rounds.padded(ids, self.lengths, self.padding)
             )
             words = tf.reshape(detokenize(tf.reshape(best, [-1, 1])), [-1, number])
             return {
-                "text": joined_past_ends(self._tokenizer, filled, self._padding),
+                "text": joined_past_ends(self.tokenizer, filled, self.padding),
                 "candidates": tf.where(any_masked[:, None], words, ""),
                 "probabilities": tf.where(any_masked[:, None], probabilities, 0.0),
             }
@@ -105,8 +104,8 @@ class MaskFiller(Served):
         return {**rounds.run_by_length(compute, ids, results), "truncated": truncated | cut}
 
     def _fill(self, ids: tf.Tensor) -> tuple[tf.Tensor, ...]:
-        logits = tf.cast(self._model(ids, training=False), tf.float32) - self._never
-        masked = ids == self._tokenizer.mask_id
+        logits = tf.cast(self.model(ids, training=False), tf.float32) - self._never
+        masked = ids == self.tokenizer.mask_id
         filled = tf.where(masked, tf.argmax(logits, axis=-1, output_type=tf.int32), ids)
         first = tf.argmax(tf.cast(masked, tf.int32), axis=1)
         at_first = tf.nn.softmax(tf.gather(logits, first, batch_dims=1))

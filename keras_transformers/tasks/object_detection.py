@@ -70,7 +70,7 @@ class Detector(Convertible):
         threshold: float = 0.5,
         boxes_in: Literal["image", "frame"] = "image",
     ) -> None:
-        super().__init__("detector", tf.TensorSpec([None], tf.string, name="image"))
+        super().__init__("detector", model, tf.TensorSpec([None], tf.string, name="image"))
         settings = model.get_config()
         if len(labels) != settings["num_classes"]:
             raise ValueError(
@@ -83,21 +83,18 @@ class Detector(Convertible):
                 'Detector: `threshold` must be in [0, 1], `boxes_in` "image" or "frame". '
                 f"Received: threshold={threshold}, boxes_in={boxes_in!r}"
             )
-        self._hold(model)
-        self._preprocessing = preprocessing
-        self._labels = tf.constant(list(labels), tf.string)
+        self.preprocessing = preprocessing
+        self.labels = [str(label) for label in labels]
         self._threshold = threshold
         self._in_frame = boxes_in == "frame"
 
     def _program(self) -> tuple[Program, dict[str, Any], None]:
-        program = detector_program(
-            self._model, self._preprocessing, self._threshold, self._in_frame
-        )
+        program = detector_program(self.model, self.preprocessing, self._threshold, self._in_frame)
         labels = self.labels or []
-        return program, of_fitted_images(self._preprocessing, labels, self._threshold), None
+        return program, of_fitted_images(self.preprocessing, labels, self._threshold), None
 
-    def _answer(self, image: tf.Tensor, rounds: Rounds) -> dict[str, tf.Tensor]:
-        size = self._preprocessing.image_size
+    def answer(self, image: tf.Tensor, rounds: Rounds) -> dict[str, tf.Tensor]:
+        size = self.preprocessing.image_size
         outputs = (
             tf.TensorSpec((*size, 3), tf.uint8),
             tf.TensorSpec(size, tf.bool),
@@ -105,7 +102,7 @@ class Detector(Convertible):
             tf.TensorSpec((2,), tf.int32),
         )
         pixels, mask, inner, extents = decoded_each(image, self._fitted, outputs)
-        queries = self._model.queries.num_queries
+        queries = self.model.queries.num_queries
         results = {
             "boxes": tf.TensorSpec([None, queries, 4], tf.float32),
             "labels": tf.TensorSpec([None, queries], tf.int32),
@@ -120,19 +117,19 @@ class Detector(Convertible):
         sure = tf.cast(scores >= self._threshold, tf.int32)
         return {
             "boxes": boxes,
-            "label": tf.gather(self._labels, labels),
+            "label": tf.gather(tf.constant(self.labels, tf.string), labels),
             "score": scores,
             "number": tf.reduce_sum(sure, axis=1),
         }
 
     def _fitted(self, encoded: tf.Tensor) -> tuple[tf.Tensor, ...]:
         image = decoded(encoded, 3)
-        return (*self._preprocessing.frame(image), tf.shape(image)[:2])
+        return (*self.preprocessing.frame(image), tf.shape(image)[:2])
 
     def _detect(self, pixels: tf.Tensor, mask: tf.Tensor) -> Answers:
-        images = self._preprocessing.normalize(pixels) * tf.cast(mask, tf.float32)[..., None]
-        found = self._model({"images": images, "padding_mask": mask}, training=False)
-        classification = self._model.criterion.classification
+        images = self.preprocessing.normalize(pixels) * tf.cast(mask, tf.float32)[..., None]
+        found = self.model({"images": images, "padding_mask": mask}, training=False)
+        classification = self.model.criterion.classification
         return best_answers(found["logits"], found["boxes"], classification)
 
 

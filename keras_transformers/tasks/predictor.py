@@ -2,7 +2,6 @@
 
 import collections
 import dataclasses
-import functools
 import itertools
 import os
 import pathlib
@@ -18,6 +17,7 @@ from keras_transformers.core.types import StrPath
 from keras_transformers.tasks.registry import predictor_of
 
 SHOWN = 60  # characters of what was received, in a message
+_first_process: dict[str, int] = {}  # the first to call `check_process`; forks have it, too
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,37 +47,157 @@ def check_process(owner: str) -> None:
     Raises:
         RuntimeError: If another process, whose copy this one is, was the first to call this.
     """
-    if os.getpid() != _first_process():
+    process = os.getpid()
+    if process != (first := _first_process.setdefault("id", process)):
         raise RuntimeError(
             f"{owner}: this process must not be a fork of one that has loaded a model, because "
             "TensorFlow waits forever in it; load the model in this process alone, or start it "
-            f'by "spawn". Received: process {os.getpid()}, forked from {_first_process()}'
+            f'by "spawn". Received: process {process}, forked from {first}'
         )
 
 
-@functools.cache
-def _first_process() -> int:
-    """The process that was the first to ask for this, also in its forks."""
-    return os.getpid()
+class Predictor:
+    """What all predictors share: requests of raw things, answers in plain Python.
 
+    `keras_transformers.load` makes the fitting one of a folder.
 
-class Learning:
-    """What a predictor can do whose model is there: `fit`, `evaluate`, `save` and others.
+    Args:
+        run: Function from a string tensor `(batch,)` to a dict of tensors, batch first: an object
+            of `keras_transformers.export`, or the signature of a SavedModel.
+        labels: Names of the classes in the order of the model's, or None.
+        parts: Dict of "model", "tokenizer" and "preprocessing", where there are such, to a function
+            without arguments that gives it; and "fitting", of what learns, see
+            `keras_transformers.fitting`.
+        source: What they are read from, for messages.
 
-    That is one of a published folder, of the folder of a run, or of one that `save` has written.
+    Attributes:
+        kind: "translator", "text_generator", "mask_filler", "text_classifier", "text_regressor",
+            "text_tagger", "sentence_encoder", "question_answerer", "image_classifier",
+            "image_encoder", "array_classifier", "zero_shot_classifier", "detector" or "segmenter".
+        takes: "text" or "image".
+        also_takes: What its function takes besides, a tuple.
+        may_take: What some functions of the kind take besides, a tuple.
+        labels: As given.
 
     Example:
-    >>> from keras_transformers.predictors import Predictor
-    >>> [name for name in ("fit", "evaluate", "quantize", "save", "export", "add_lora")
-    ...  if not hasattr(Predictor, name)]
-    []
+    >>> from keras_transformers.predictors import SentenceEncoderPredictor
+    >>> lengths = lambda text: {"embedding": tf.cast(tf.strings.length(text), tf.float32)[:, None]}
+    >>> SentenceEncoderPredictor(lengths).predict(["to be", "or"])
+    [[5.0], [2.0]]
     """
 
-    _parts: Mapping[str, Callable[[], Any]]
-    _made: dict[str, Any]
-    _source: Any
-    _run: Callable[..., Any]
-    labels: Any
+    kind: str | None = None
+    takes: str | None = None
+    also_takes: tuple[str, ...] = ()
+    may_take: tuple[str, ...] = ()
+    rows = 1024  # of a request, where nothing else is said
+    _drawing: Any = None  # what holds the seed of samples, where that is not what runs
+    _seed: int | None = None  # in place of its own
+    _number_cut = 0  # texts that were longer than the model reads
+
+    def __init__(
+        self,
+        run: Callable[..., Any],
+        labels: Sequence[str] | None = None,
+        parts: Mapping[str, Callable[[], Any]] | None = None,
+        source: Any = "this object",
+    ) -> None:
+        check_process("load")
+        self._run = run
+        named = None if labels is None else [str(label) for label in labels]
+        self.labels: list[str] | Any = named  # None where there are no classes
+        self._parts, self._source = dict(parts or {}), source
+        self._made: dict[str, Any] = {}
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """Which of "model", "tokenizer" and "preprocessing" there are; none is read for this."""
+        return tuple(n for n in ("model", "tokenizer", "preprocessing") if n in self._parts)
+
+    @property
+    def model(self) -> Any:
+        """The Keras model, read when first used; AttributeError where there is none."""
+        return self._part("model")
+
+    @property
+    def tokenizer(self) -> Any:
+        """The tokenizer, read when first used; AttributeError where there is none."""
+        return self._part("tokenizer")
+
+    @property
+    def preprocessing(self) -> Any:
+        """The `vision.Preprocessing`, read when first used; AttributeError where there is none."""
+        return self._part("preprocessing")
+
+    def predict(
+        self, raw: Any, batch_size: int | None = None, verbose: int = 0, details: bool = False
+    ) -> Any:
+        """Answers for one thing, or for many.
+
+        Args:
+            raw: One thing, or a list, tuple, array or other iterable of them. A text is a str or
+                UTF-8 bytes. An image is the path of a file, the bytes of one, an array of bytes
+                `(height, width)` or `(height, width, channels)`, or a Pillow image; an array of
+                four axes is many images.
+            batch_size: Rows of a request; by default 1,024 texts or 64 images.
+            verbose: 1 shows a progress bar.
+            details: Whether everything that the model says is wanted, in a dict, where the answer
+                is a string, a vector, or only what the model is sure of. Dicts stay as they are.
+
+        Returns:
+            The answer to one thing, or a list of answers in the order of the things; see the class.
+
+        A warning says how many texts were cut because they are longer than the model reads.
+
+        Raises:
+            ValueError: If a thing is no text or no image; the message has its number.
+        """
+        items, alone = self._several(raw)
+        answers: list[Any] = []
+        cut_before = self._number_cut
+        for answer in self.each(items, batch_size, verbose, details):
+            if isinstance(answer, Refused):
+                raise ValueError(f"predict: item {len(answers)} {answer.reason}")
+            answers.append(answer)
+        if self._number_cut > cut_before:
+            warnings.warn(
+                f"predict: {self._number_cut - cut_before} of {len(answers)} texts are longer than "
+                "the model reads, and were cut. With `details=True` the answers say which.",
+                stacklevel=2,
+            )
+        return answers[0] if alone else answers
+
+    def each(
+        self,
+        items: Iterable[Any],
+        batch_size: int | None = None,
+        verbose: int = 0,
+        details: bool = False,
+    ) -> Iterator[Any]:
+        """The answers one by one, as `predict` gives them; bad items are answered by a `Refused`.
+
+        Args:
+            items: Iterable of things.
+            batch_size, verbose, details: As `predict` takes them.
+
+        Yields:
+            An answer or a `Refused` for each item, in their order.
+
+        Raises:
+            ValueError: If `batch_size` is not positive.
+        """
+        size = self.rows if batch_size is None else batch_size
+        if size < 1:
+            raise ValueError(f"predict: `batch_size` must be positive. Received: {batch_size}")
+        number = len(items) if isinstance(items, Sized) else None
+        bar = keras.utils.Progbar(number, unit_name="row") if verbose else None
+        items = iter(items)
+        first = 0
+        while part := list(itertools.islice(items, size)):
+            yield from self._request(part, details, first)
+            first += len(part)
+            if bar:
+                bar.add(len(part))
 
     def fit(
         self,
@@ -253,162 +373,6 @@ class Learning:
         self._run, self.labels = served, served.labels
         self._parts, self._made = predictor_parts(fitted), {}
 
-
-def predictor_parts(fitted: Any) -> dict[str, Callable[[], Any]]:
-    """The parts of a predictor, see there, of an object of `keras_transformers.fitting`."""
-    held = fitted.held
-    named = {"model": held.model, "tokenizer": held.tokenizer, "preprocessing": held.preprocessing}
-    parts = {name: _giving(part) for name, part in named.items() if part is not None}
-    return {**parts, "fitting": _giving(fitted)}
-
-
-def _giving(part: Any) -> Callable[[], Any]:
-    return lambda: part
-
-
-class Predictor(Learning):
-    """What all predictors share: requests of raw things, answers in plain Python.
-
-    `keras_transformers.load` makes the fitting one of a folder.
-
-    Args:
-        run: Function from a string tensor `(batch,)` to a dict of tensors, batch first: an object
-            of `keras_transformers.export`, or the signature of a SavedModel.
-        labels: Names of the classes in the order of the model's, or None.
-        parts: Dict of "model", "tokenizer" and "preprocessing", where there are such, to a function
-            without arguments that gives it; and "fitting", of what learns, see
-            `keras_transformers.fitting`.
-        source: What they are read from, for messages.
-
-    Attributes:
-        kind: "translator", "text_generator", "mask_filler", "text_classifier", "text_regressor",
-            "text_tagger", "sentence_encoder", "question_answerer", "image_classifier",
-            "image_encoder", "array_classifier", "zero_shot_classifier", "detector" or "segmenter".
-        takes: "text" or "image".
-        also_takes: What its function takes besides, a tuple.
-        may_take: What some functions of the kind take besides, a tuple.
-        labels: As given.
-
-    Example:
-    >>> from keras_transformers.predictors import SentenceEncoderPredictor
-    >>> lengths = lambda text: {"embedding": tf.cast(tf.strings.length(text), tf.float32)[:, None]}
-    >>> SentenceEncoderPredictor(lengths).predict(["to be", "or"])
-    [[5.0], [2.0]]
-    """
-
-    kind: str | None = None
-    takes: str | None = None
-    also_takes: tuple[str, ...] = ()
-    may_take: tuple[str, ...] = ()
-    rows = 1024  # of a request, where nothing else is said
-    _drawing: Any = None  # what holds the seed of samples, where that is not what runs
-    _seed: int | None = None  # in place of its own
-    _number_cut = 0  # texts that were longer than the model reads
-
-    def __init__(
-        self,
-        run: Callable[..., Any],
-        labels: Sequence[str] | None = None,
-        parts: Mapping[str, Callable[[], Any]] | None = None,
-        source: Any = "this object",
-    ) -> None:
-        check_process("load")
-        self._run = run
-        named = None if labels is None else [str(label) for label in labels]
-        self.labels: list[str] | Any = named  # None where there are no classes
-        self._parts, self._source = dict(parts or {}), source
-        self._made = {}
-
-    @property
-    def parts(self) -> tuple[str, ...]:
-        """Which of "model", "tokenizer" and "preprocessing" there are; none is read for this."""
-        return tuple(n for n in ("model", "tokenizer", "preprocessing") if n in self._parts)
-
-    @property
-    def model(self) -> Any:
-        """The Keras model, read when first used; AttributeError where there is none."""
-        return self._part("model")
-
-    @property
-    def tokenizer(self) -> Any:
-        """The tokenizer, read when first used; AttributeError where there is none."""
-        return self._part("tokenizer")
-
-    @property
-    def preprocessing(self) -> Any:
-        """The `vision.Preprocessing`, read when first used; AttributeError where there is none."""
-        return self._part("preprocessing")
-
-    def predict(
-        self, raw: Any, batch_size: int | None = None, verbose: int = 0, details: bool = False
-    ) -> Any:
-        """Answers for one thing, or for many.
-
-        Args:
-            raw: One thing, or a list, tuple, array or other iterable of them. A text is a str or
-                UTF-8 bytes. An image is the path of a file, the bytes of one, an array of bytes
-                `(height, width)` or `(height, width, channels)`, or a Pillow image; an array of
-                four axes is many images.
-            batch_size: Rows of a request; by default 1,024 texts or 64 images.
-            verbose: 1 shows a progress bar.
-            details: Whether everything that the model says is wanted, in a dict, where the answer
-                is a string, a vector, or only what the model is sure of. Dicts stay as they are.
-
-        Returns:
-            The answer to one thing, or a list of answers in the order of the things; see the class.
-
-        A warning says how many texts were cut because they are longer than the model reads.
-
-        Raises:
-            ValueError: If a thing is no text or no image; the message has its number.
-        """
-        items, alone = self._several(raw)
-        answers: list[Any] = []
-        cut_before = self._number_cut
-        for answer in self.each(items, batch_size, verbose, details):
-            if isinstance(answer, Refused):
-                raise ValueError(f"predict: item {len(answers)} {answer.reason}")
-            answers.append(answer)
-        if self._number_cut > cut_before:
-            warnings.warn(
-                f"predict: {self._number_cut - cut_before} of {len(answers)} texts are longer than "
-                "the model reads, and were cut. With `details=True` the answers say which.",
-                stacklevel=2,
-            )
-        return answers[0] if alone else answers
-
-    def each(
-        self,
-        items: Iterable[Any],
-        batch_size: int | None = None,
-        verbose: int = 0,
-        details: bool = False,
-    ) -> Iterator[Any]:
-        """The answers one by one, as `predict` gives them; bad items are answered by a `Refused`.
-
-        Args:
-            items: Iterable of things.
-            batch_size, verbose, details: As `predict` takes them.
-
-        Yields:
-            An answer or a `Refused` for each item, in their order.
-
-        Raises:
-            ValueError: If `batch_size` is not positive.
-        """
-        size = self.rows if batch_size is None else batch_size
-        if size < 1:
-            raise ValueError(f"predict: `batch_size` must be positive. Received: {batch_size}")
-        number = len(items) if isinstance(items, Sized) else None
-        bar = keras.utils.Progbar(number, unit_name="row") if verbose else None
-        items = iter(items)
-        first = 0
-        while part := list(itertools.islice(items, size)):
-            yield from self._request(part, details, first)
-            first += len(part)
-            if bar:
-                bar.add(len(part))
-
     def _request(self, items: list[Any], details: bool, first: int) -> list[Any]:
         """A list of answers, or `Refused`s, for a list of things, the first of this number."""
         answers = [self._tried(item) for item in items]
@@ -496,6 +460,18 @@ class Predictor(Learning):
     def __repr__(self) -> str:
         classes = "" if self.labels is None else f", {len(self.labels)} classes"
         return f"<{type(self).__name__} of {self._source}{classes}>"
+
+
+def predictor_parts(fitted: Any) -> dict[str, Callable[[], Any]]:
+    """The parts of a predictor, see there, of an object of `keras_transformers.fitting`."""
+    held = fitted.held
+    named = {"model": held.model, "tokenizer": held.tokenizer, "preprocessing": held.preprocessing}
+    parts = {name: _giving(part) for name, part in named.items() if part is not None}
+    return {**parts, "fitting": _giving(fitted)}
+
+
+def _giving(part: Any) -> Callable[[], Any]:
+    return lambda: part
 
 
 def _of_numpy(thing: Any) -> Any:

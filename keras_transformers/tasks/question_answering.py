@@ -91,15 +91,15 @@ class QuestionAnswerer(Served):
         longest_answer: int = 15,
     ) -> None:
         request = tf.TensorSpec([None, 2], tf.string, name="question_and_context")
-        super().__init__("question_answerer", request)
+        super().__init__("question_answerer", model, request)
         usual = tuple(each for each in (*LENGTHS, LONGEST) if each < LONGEST) + (LONGEST,)
-        self._lengths = lengths_for("QuestionAnswerer", model, tokenizer, lengths, usual)
+        self.lengths = lengths_for("QuestionAnswerer", model, tokenizer, lengths, usual)
         if longest_answer < 1:
             raise ValueError(
                 f"QuestionAnswerer: `longest_answer` must be positive. Received: {longest_answer}"
             )
         self._marks, self._longest_answer = marks_of_pair(tokenizer), longest_answer
-        room = self._lengths[-1] - sum(map(len, self._marks))
+        room = self.lengths[-1] - sum(map(len, self._marks))
         self._question = min(QUESTION, room // 2)
         self._overlap = min(128, room // 4) if overlap is None else overlap
         if not 0 <= self._overlap < room - self._question:
@@ -109,15 +109,14 @@ class QuestionAnswerer(Served):
             )
         self._has_types = (getattr(getattr(model, "embedding", None), "token_types", 0) or 0) > 1
         model(tf.ones((1, 2), tf.int32), training=False)
-        self._hold(model)
-        self._tokenizer, self._padding = tokenizer, padding_of(model)
+        self.tokenizer, self.padding = tokenizer, padding_of(model)
 
-    def _answer(self, request: tf.Tensor, rounds: Rounds) -> dict[str, tf.Tensor]:
+    def answer(self, request: tf.Tensor, rounds: Rounds) -> dict[str, tf.Tensor]:
         question, _ = bounded(request[:, 0], self._question)
         context, cut = bounded(request[:, 1], self.longest)
         context = valid(context)
-        asked = self._tokenizer.tokenize(question)
-        found = with_offsets(self._tokenizer, context)
+        asked = self.tokenizer.tokenize(question)
+        found = with_offsets(self.tokenizer, context)
         windows = self._windows(asked[:, : self._question], found.ids)
         spans = self._spans(windows, rounds)
         best, nothing = _best_of_windows(spans, windows.numbers)
@@ -132,7 +131,7 @@ class QuestionAnswerer(Served):
         """Rows of marks, question, marks, a part of the context, marks."""
         before, between, after = self._marks
         beside = tf.cast(questions.row_lengths(), tf.int32) + sum(map(len, self._marks))
-        room = self._lengths[-1] - beside
+        room = self.lengths[-1] - beside
         sizes = tf.cast(contexts.row_lengths(), tf.int32)
         further = tf.maximum(sizes - room, 0)
         step = room - self._overlap
@@ -160,7 +159,7 @@ class QuestionAnswerer(Served):
         def compute(
             ids: tf.RaggedTensor, begin: tf.Tensor, size: tf.Tensor
         ) -> dict[str, tf.Tensor]:
-            return find(rounds.padded(ids, self._lengths, self._padding), begin, size)
+            return find(rounds.padded(ids, self.lengths, self.padding), begin, size)
 
         scalar = {name: tf.TensorSpec([None], tf.float32) for name in ("score", "nothing")}
         scalar |= {name: tf.TensorSpec([None], tf.int32) for name in ("first", "last")}
@@ -181,11 +180,9 @@ class QuestionAnswerer(Served):
         inputs = {"ids": ids}
         if self._has_types:
             inputs["token_types"] = tf.cast(position >= begin, tf.int32) * tf.cast(
-                ids != self._padding, tf.int32
+                ids != self.padding, tf.int32
             )
-        logits = tf.cast(
-            self._model(inputs if self._has_types else ids, training=False), tf.float32
-        )
+        logits = tf.cast(self.model(inputs if self._has_types else ids, training=False), tf.float32)
         marked = (position == 0) & bool(self._marks[0])
         logits = tf.where((inside | marked)[:, None], logits, NEVER)
         probabilities = tf.nn.softmax(logits)

@@ -47,7 +47,9 @@ class Rounds:
         Returns:
             Dict of the results of all rows.
         """
-        batch = _rows(inputs[0])
+        first = inputs[0]
+        rows = first.nrows() if isinstance(first, tf.RaggedTensor) else tf.shape(first)[0]
+        batch = tf.cast(rows, tf.int32)
         size = self.round_size(batch)
         rounds = (batch + size - 1) // size
         arrays = {
@@ -160,18 +162,6 @@ class PortableRounds(Rounds):
     def padded(self, ids: tf.RaggedTensor, lengths: Sequence[int], padding: int = 0) -> tf.Tensor:
         """A dense tensor of ragged rows, as long as the longest."""
         return ids.to_tensor(padding)
-
-
-def _rows(x: Any) -> tf.Tensor:
-    return tf.cast(x.nrows() if isinstance(x, tf.RaggedTensor) else tf.shape(x)[0], tf.int32)
-
-
-def alone_or_not(ids: tf.RaggedTensor, compute: Callable[[int | None], Any]) -> Any:
-    """`compute(rows)` of ragged ids: `rows` is 1 for a row alone, else None.
-
-    A row alone is traced apart: layers take quicker ways when they know that it is one.
-    """
-    return tf.cond(tf.equal(ids.nrows(), 1), lambda: compute(1), lambda: compute(None))
 
 
 def without_draft(owner: str, search: Search) -> Search:

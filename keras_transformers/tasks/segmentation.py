@@ -64,7 +64,7 @@ class Segmenter(Served):
     def __init__(
         self, model: SegFormer, labels: Sequence[str], preprocessing: Preprocessing
     ) -> None:
-        super().__init__("segmenter", tf.TensorSpec([None], tf.string, name="image"))
+        super().__init__("segmenter", model, tf.TensorSpec([None], tf.string, name="image"))
         classes = model.get_config()["num_classes"]
         if len(labels) != classes:
             raise ValueError(
@@ -79,15 +79,14 @@ class Segmenter(Served):
                 f"crop={preprocessing.crop}, fit={preprocessing.fit}, "
                 f"resized={preprocessing.resized}, channels={preprocessing.channels}"
             )
-        self._hold(model)
-        self._preprocessing = preprocessing
-        self._labels = tf.constant(list(labels), tf.string)
+        self.preprocessing = preprocessing
+        self.labels = [str(label) for label in labels]
 
-    def _answer(self, image: tf.Tensor, rounds: Rounds) -> dict[str, tf.Tensor]:
-        shape = (*self._preprocessing.image_size, self._preprocessing.channels)
+    def answer(self, image: tf.Tensor, rounds: Rounds) -> dict[str, tf.Tensor]:
+        shape = (*self.preprocessing.image_size, self.preprocessing.channels)
         outputs = (tf.TensorSpec(shape, tf.uint8), tf.TensorSpec((2,), tf.int32))
         pixels, sizes = decoded_each(image, self._decode, outputs)
-        shape = self._model.compute_output_shape((None, *shape))
+        shape = self.model.compute_output_shape((None, *shape))
         results = {"logits": tf.TensorSpec(shape, tf.float32)}
         logits = rounds.run(rounds.program(self._logits), [pixels], results)["logits"]
         maps = tf.cond(  # TensorFlow cannot stack no map, for the size of one is not known
@@ -98,11 +97,11 @@ class Segmenter(Served):
         return {"map": maps, "size": sizes}
 
     def _decode(self, encoded: tf.Tensor) -> tuple[tf.Tensor, ...]:
-        image = decoded(encoded, self._preprocessing.channels)
-        return self._preprocessing.resize(image), tf.shape(image)[:2]
+        image = decoded(encoded, self.preprocessing.channels)
+        return self.preprocessing.resize(image), tf.shape(image)[:2]
 
     def _logits(self, pixels: tf.Tensor) -> dict[str, tf.Tensor]:
-        logits = self._model(self._preprocessing.normalize(pixels), training=False)
+        logits = self.model(self.preprocessing.normalize(pixels), training=False)
         return {"logits": tf.cast(logits, tf.float32)}
 
 

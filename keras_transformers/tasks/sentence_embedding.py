@@ -15,10 +15,9 @@ from keras_transformers.models.text_heads import pooled_tokens
 from keras_transformers.tasks.conversion import Program, _of_ids, of_texts
 from keras_transformers.tasks.registry import Task
 from keras_transformers.tasks.rounds import Rounds
-from keras_transformers.tasks.served import Conversion, Convertible, bounded, lengths_for, strings
+from keras_transformers.tasks.served import Conversion, Convertible, lengths_for, strings
 from keras_transformers.tasks.text_classification import TextClassifierFitting
 from keras_transformers.tasks.text_predictor import TextPredictor
-from keras_transformers.text import framed
 
 LENGTHS = (32, 64, 128, 256)  # in ids, where nothing else is said
 
@@ -73,7 +72,7 @@ class SentenceEncoder(Convertible):
         lengths: Sequence[int] | None = None,
         prompt: str = "",
     ) -> None:
-        super().__init__("sentence_encoder", tf.TensorSpec([None], tf.string, name="text"))
+        super().__init__("sentence_encoder", model, tf.TensorSpec([None], tf.string, name="text"))
         lengths = lengths_for("SentenceEncoder", model, tokenizer, lengths, LENGTHS)
         if pooling not in ("mean", "token"):
             raise ValueError(
@@ -85,9 +84,8 @@ class SentenceEncoder(Convertible):
                 "SentenceEncoder: `model` must give a vector for each token; leave its head out. "
                 f"Received: output of shape {tuple(shape)}"
             )
-        self._hold(model)
-        self._tokenizer, self._padding = tokenizer, padding_of(model)
-        self._lengths, self._width = lengths, shape[-1]
+        self.tokenizer, self.padding = tokenizer, padding_of(model)
+        self.lengths, self._width = lengths, shape[-1]
         self._pooling, self._normalize, self._prompt = pooling, normalize, prompt
 
     def _program(self) -> tuple[Program, dict[str, Any], Tokenizer]:
@@ -97,29 +95,23 @@ class SentenceEncoder(Convertible):
                 f"ids go in, which have it already. Received: {self._prompt!r}"
             )
         options = (self._pooling, self._normalize)
-        program = sentence_program(self._model, self._tokenizer, self.longest, *options)
+        program = sentence_program(self.model, self.tokenizer, self.longest, *options)
         settings = of_texts(
-            self._model,
-            self._tokenizer,
+            self.model,
+            self.tokenizer,
             self.longest,
             pooling=self._pooling,
             normalized=self._normalize,
         )
-        return program, settings, self._tokenizer
+        return program, settings, self.tokenizer
 
-    def _answer(self, text: tf.Tensor, rounds: Rounds) -> dict[str, tf.Tensor]:
-        text, cut = bounded(self._prompt + text, self._lengths[-1])
-        ids, truncated = framed(self._tokenizer, text, self._lengths[-1])
+    def answer(self, text: tf.Tensor, rounds: Rounds) -> dict[str, tf.Tensor]:
         results = {"embedding": tf.TensorSpec([None, self._width], tf.float32)}
-        encode = rounds.program(self._encode)
-        found = rounds.run_by_length(
-            lambda ids: encode(rounds.padded(ids, self._lengths, self._padding)), ids, results
-        )
-        return {**found, "truncated": truncated | cut}
+        return self.run_texts(self._prompt + text, rounds, self._encode, results)
 
     def _encode(self, ids: tf.Tensor) -> dict[str, tf.Tensor]:
-        x = self._model(ids, training=False)
-        return vectors(ids, x, self._pooling, self._normalize, self._padding)
+        x = self.model(ids, training=False)
+        return vectors(ids, x, self._pooling, self._normalize, self.padding)
 
     def encode(self, texts: Sequence[str]) -> Array:
         """Vectors `(n, hidden_dim)`, NumPy float32, of a list of str."""

@@ -5,8 +5,8 @@ import pathlib
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
-from typing import Any, Literal, TypedDict
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, NamedTuple, TypedDict
 
 import numpy as np
 import tensorflow as tf
@@ -24,6 +24,7 @@ from keras_transformers.tasks.conversion import (
 from keras_transformers.tasks.predictor import check_process
 from keras_transformers.tasks.registry import predictor_of
 from keras_transformers.tasks.rounds import CompiledRounds, PortableRounds, Rounds, is_seeded
+from keras_transformers.text import framed
 
 # What a SavedModel consists of.
 PARTS = (PROGRAM, "fingerprint.pb", "variables", "assets", "assets.extra")
@@ -37,76 +38,162 @@ class Saving(TypedDict, total=False):
     warmup: Sequence[Sequence[str | bytes]]
 
 
-class Served(tf.Module):
-    """A function of raw requests, for processes with XLA and for all others.
+class Signature(NamedTuple):
+    """One function of raw requests, for processes with XLA and for all others.
 
-    A subclass has `_answer(request, rounds)`, or, with several inputs, `_answer(first, second,
-    rounds)`, which gives a dict of tensors whose first axis is the batch's. Called in Python it is
-    compiled by XLA. Saved, it has two signatures with the same inputs, outputs and variables:
-    `serving_default`, which runs wherever TensorFlow's own kernels run, and `xla`. Of a text no
-    more is read than `bounded` says.
-
-    Args:
-        name: What it is, for TensorFlow.
-        *requests: `tf.TensorSpec` of each input.
+    Attributes:
+        compiled: The `tf.function` that XLA compiles.
+        portable: The `tf.function` that runs wherever TensorFlow's own kernels run.
     """
 
-    kind: str | None = None  # one of `predictors.KINDS`
-    # Of samples by a seed: the number of a request's first row, and the seed.
-    first_row: tf.Variable | None = None
-    seed: tf.Variable | None = None
+    compiled: Any
+    portable: Any
 
-    def __init__(self, name: str, *requests: tf.TensorSpec) -> None:
+
+class Saved(tf.Module):
+    """The object that a SavedModel holds: what its signatures read, and nothing else.
+
+    The model itself is no attribute: TensorFlow would trace it once more, with inputs of its own.
+
+    Args:
+        name: Name of the object, for TensorFlow.
+        model: The model, whose variables are saved.
+        resources: Dict of names to tokenizers, variables and other objects of TensorFlow.
+    """
+
+    def __init__(self, name: str, model: Any, resources: Mapping[str, Any]) -> None:
         super().__init__(name=name)
-        self._requests = requests
-        self._rounds, self._portable_rounds = CompiledRounds(), PortableRounds()
-        self._compiled = self._traced(self._rounds)
-        self._portable = self._traced(self._portable_rounds)
+        self.weights = [variable.value for variable in model.variables]
+        self.resources = dict(resources)
 
-    def _traced(self, rounds: Rounds) -> Any:
-        def answer(*requests: tf.Tensor) -> dict[str, tf.Tensor]:
-            return self._answer(*map(_as_declared, requests, self._requests), rounds)
 
-        return tf.function(answer, input_signature=self._requests, autograph=False)
+class Served:
+    """A function of raw requests by a model, which `save` writes as a SavedModel.
 
-    def _hold(self, model: Any) -> None:
-        """Keeps a built model as `_model`, and its variables for the SavedModel.
+    A subclass has `answer(*request, rounds)`: it reads a request (one tensor for each of
+    `requests`), encodes it, runs the model in `rounds`, and returns a dict of tensors whose first
+    axis is the batch. A call in Python is compiled by XLA. A SavedModel has two signatures with the
+    same inputs, outputs and variables: `serving_default`, which runs wherever TensorFlow's own
+    kernels run, and `xla`. No more of a text is read than `bounded` says.
 
-        Out of TensorFlow's sight, which would trace the model once more, with inputs of its own.
+    Args:
+        name: Name of the exporter, for TensorFlow and for messages.
+        model: The model. Its weights are shared, not copied.
+        *requests: `tf.TensorSpec` of each input.
+
+    Attributes:
+        name, model, requests: As given.
+        kind: Kind of the task, see `tasks.registry`.
+        labels: Names of the classes, a list, or None.
+        tokenizer: The tokenizer, or None.
+        lengths: Lengths in ids to which texts are padded; what exceeds the last is cut.
+        padding: Id that fills shorter rows.
+        seed, first_row: If a seed draws the samples: the seed, and the number of a request's first
+            row, as variables; else None.
+    """
+
+    kind: str | None = None
+    labels: list[str] | None = None
+    tokenizer: Any = None
+    lengths: tuple[int, ...] = ()
+    padding: int = 0
+    seed: tf.Variable | None = None
+    first_row: tf.Variable | None = None
+
+    def __init__(self, name: str, model: Any, *requests: tf.TensorSpec) -> None:
+        self.name, self.model, self.requests = name, model, requests
+        self.compiled_rounds, self.portable_rounds = CompiledRounds(), PortableRounds()
+        self.signature = self.make_signature(self.answer, requests)
+
+    def answer(self, *arguments: Any) -> dict[str, tf.Tensor]:
+        """Answers a request: the hook of a subclass.
+
+        Args:
+            *arguments: The tensors of a request, and last the `Rounds` that compute.
         """
-        self._model_of = lambda: model
-        self._variables = [variable.value for variable in model.variables]
+        raise NotImplementedError
 
-    @property
-    def _model(self) -> Any:
-        return self._model_of()
+    def make_signature(
+        self, answer: Callable[..., dict[str, tf.Tensor]], requests: Sequence[tf.TensorSpec]
+    ) -> Signature:
+        """Returns the signature of a function.
 
-    def _hold_seed(self, search: Any) -> None:
-        """Makes the seed of samples a variable, and the number of a request's first row.
+        Args:
+            answer: Function of the tensors of a request, and of the `Rounds` that compute.
+            requests: `tf.TensorSpec` of each input.
+        """
 
-        So another seed traces nothing anew, and who asks in several requests says where each
-        begins, so that none is drawn like another.
+        def traced(rounds: Rounds) -> Any:
+            def serve(*tensors: tf.Tensor) -> dict[str, tf.Tensor]:
+                shaped = []
+                # A server does not look at shapes, and TensorFlow takes for granted what a
+                # signature says of them. So each tensor passes an operation whose shape is unknown
+                # until it runs. An error names that operation.
+                for tensor, declared in zip(tensors, requests, strict=True):
+                    name = f"request/{declared.name}"
+                    named = tf.raw_ops.PlaceholderWithDefault(input=tensor, shape=None, name=name)
+                    shaped.append(tf.ensure_shape(named, declared.shape))
+                return answer(*shaped, rounds)
+
+            return tf.function(serve, input_signature=tuple(requests), autograph=False)
+
+        return Signature(traced(self.compiled_rounds), traced(self.portable_rounds))
+
+    def make_seed(self, search: Any) -> None:
+        """Makes `seed` and `first_row` if a search draws its samples by a seed.
+
+        Another seed then traces nothing anew. A caller who sends several requests says where each
+        begins, so that no two of them draw the same numbers.
         """
         if is_seeded(search):
             self.first_row = tf.Variable(0, trainable=False, name="first_row")
             self.seed = tf.Variable(search.seed, trainable=False, dtype=tf.int64, name="seed")
 
-    def _row_numbers(self, ids: tf.RaggedTensor) -> tf.Tensor:
-        """Numbers of the rows of a request, int32 `(batch,)`."""
+    def row_numbers(self, ids: tf.RaggedTensor) -> tf.Tensor:
+        """Returns the numbers of the rows of a request, int32 `(batch,)`."""
         numbers = tf.range(tf.cast(ids.nrows(), tf.int32))
         return numbers if self.first_row is None else numbers + self.first_row
 
+    def run_texts(
+        self,
+        text: tf.Tensor,
+        rounds: Rounds,
+        compute: Callable[[tf.Tensor], dict[str, tf.Tensor]],
+        results: dict[str, tf.TensorSpec],
+    ) -> dict[str, tf.Tensor]:
+        """Tokenizes texts and computes from their ids, rows of similar length together.
+
+        Args:
+            text: Strings `(batch,)`.
+            rounds: The `Rounds` that compute.
+            compute: Function of padded ids, int32 `(rows, length)`, which becomes a program.
+            results: Names and shapes of what `compute` returns.
+
+        Returns:
+            The results of all rows, and `truncated`, bool `(batch,)`.
+        """
+        text, is_shortened = bounded(text, self.longest)
+        ids, is_cut = framed(self.tokenizer, text, self.longest)
+        program = rounds.program(compute)
+        outputs = rounds.run_by_length(
+            lambda ids: program(rounds.padded(ids, self.lengths, self.padding)), ids, results
+        )
+        return {**outputs, "truncated": is_cut | is_shortened}
+
     def __call__(self, *requests: Values | tf.Tensor) -> dict[str, tf.Tensor]:
-        """Answers a batch: a dict of tensors, compiled by XLA; see `_answer`."""
-        return self._compiled(*self._checked(requests))
+        """Answers a batch: a dict of tensors, compiled by XLA; see the class."""
+        self._check_requests(requests)
+        return self.signature.compiled(*requests)
 
     def portable(self, *requests: Values | tf.Tensor) -> dict[str, tf.Tensor]:
         """Answers a batch without XLA, as `serving_default` does."""
-        return self._portable(*self._checked(requests))
+        self._check_requests(requests)
+        return self.signature.portable(*requests)
 
-    def _checked(self, requests: tuple[Any, ...]) -> tuple[Any, ...]:
+    def _check_requests(self, requests: tuple[Any, ...]) -> None:
+        """Raises a ValueError if a request has another shape than is declared."""
         check_process(type(self).__name__)
-        for request, declared in zip(requests, self._requests, strict=True):
+        for request, declared in zip(requests, self.requests, strict=True):
             shape = tf.TensorShape(request.shape if tf.is_tensor(request) else np.shape(request))
             if not shape.is_compatible_with(declared.shape):
                 expected = "strings of shape (batch,)"
@@ -117,30 +204,40 @@ class Served(tf.Module):
                     f"{type(self).__name__}: `{declared.name}` must be {expected}. "
                     f"Received: shape {shape}"
                 )
-        return requests
-
-    def _more_signatures(self) -> dict[str, Any]:
-        """A hook: what a SavedModel does besides, a dict of name -> `tf.function`."""
-        return {}
-
-    def _more_about(self) -> dict[str, Any]:
-        """A hook: what a SavedModel says of itself besides, a dict that JSON can hold."""
-        return {}
-
-    @property
-    def labels(self) -> list[str] | None:
-        """Names of the classes, a list, or None."""
-        labels = getattr(self, "_labels", None)
-        return None if labels is None else [label.decode() for label in labels.numpy()]
 
     @property
     def longest(self) -> int:
         """The longest text, in ids, that is not cut."""
-        return self._lengths[-1]
+        return self.lengths[-1]
 
     def predict(self, raw: Any, **options: Any) -> Any:
         """Answers in plain Python for one thing or many, see `predictors.Predictor.predict`."""
         return predictor_of(self.kind)(self, self.labels).predict(raw, **options)
+
+    def further_signatures(self) -> dict[str, Signature]:
+        """Returns further signatures of the SavedModel by their names: a hook."""
+        return {}
+
+    def further_signature(self, name: str) -> Signature:
+        """Returns a further signature.
+
+        Raises:
+            AttributeError: If there is none of that name.
+        """
+        signatures = self.further_signatures()
+        if name not in signatures:
+            raise AttributeError(f"{type(self).__name__} has no signature {name!r}.")
+        return signatures[name]
+
+    def resources(self) -> dict[str, Any]:
+        """Returns what the signatures read besides the weights, by names: a hook."""
+        named = {"tokenizer": self.tokenizer, "seed": self.seed, "first_row": self.first_row}
+        return {name: resource for name, resource in named.items() if resource is not None}
+
+    def description(self) -> dict[str, Any]:
+        """Returns what a SavedModel says of itself, a dict for JSON: a hook."""
+        package = sys.modules[__name__.partition(".")[0]]
+        return {"kind": self.kind, "labels": self.labels, "version": package.__version__}
 
     def save(
         self,
@@ -180,10 +277,9 @@ class Served(tf.Module):
                 f'{type(self).__name__}: `format` must be "saved_model", the only one that this '
                 f"exporter writes. Received: {format!r}"
             )
-        tokenizer = getattr(self, "_tokenizer", None)
-        if tokenizer is not None and hasattr(tokenizer, "check_exportable"):
-            tokenizer.check_exportable()
-        records = warm_up_records([each.name for each in self._requests], warmup)
+        if hasattr(self.tokenizer, "check_exportable"):
+            self.tokenizer.check_exportable()
+        records = warm_up_records([request.name for request in self.requests], warmup)
         if version is not None and (type(version) is not int or version < 1):
             raise ValueError(
                 f"{type(self).__name__}: `version` must be a positive integer. "
@@ -203,15 +299,14 @@ class Served(tf.Module):
         return path
 
     def _write_saved_model(self, path: pathlib.Path, records: list[Any]) -> None:
-        signatures = {"serving_default": self._portable, "xla": self._compiled}
-        signatures |= self._more_signatures()
-        tf.saved_model.save(self, str(path), signatures=signatures)
-        package = sys.modules[__name__.partition(".")[0]]
-        about = {"kind": self.kind, "labels": self.labels, "version": package.__version__}
-        about |= self._more_about()
+        saved = Saved(self.name, self.model, self.resources())
+        signatures = {"serving_default": self.signature.portable, "xla": self.signature.compiled}
+        for name, signature in self.further_signatures().items():
+            signatures[name] = signature.portable
+        tf.saved_model.save(saved, str(path), signatures=signatures)
         (path / "assets.extra").mkdir(exist_ok=True)
         (path / "assets.extra" / "keras_transformers.json").write_text(
-            json.dumps(about, indent=2) + "\n", encoding="utf-8"
+            json.dumps(self.description(), indent=2) + "\n", encoding="utf-8"
         )
         if records:
             write_warm_up(path, records)
@@ -222,17 +317,6 @@ def _remove(path: pathlib.Path) -> None:
         shutil.rmtree(path)
     else:
         path.unlink(missing_ok=True)
-
-
-def _as_declared(request: tf.Tensor, declared: tf.TensorSpec) -> tf.Tensor:
-    """The request, which fails by its name if it has another shape than its `tf.TensorSpec`.
-
-    A server does not look at shapes, and TensorFlow takes for granted what a signature says of
-    them. So it goes through an op whose shape is unknown until it runs; the error names that op.
-    """
-    name = f"request/{declared.name}"
-    named = tf.raw_ops.PlaceholderWithDefault(input=request, shape=None, name=name)
-    return tf.ensure_shape(named, declared.shape)
 
 
 def bounded(text: tf.Tensor, longest: int, end: bool = False) -> tuple[tf.Tensor, tf.Tensor]:

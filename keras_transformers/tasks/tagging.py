@@ -87,8 +87,8 @@ class TextTagger(Served):
         labels: Sequence[str],
         lengths: Sequence[int] | None = None,
     ) -> None:
-        super().__init__("text_tagger", tf.TensorSpec([None], tf.string, name="text"))
-        self._lengths = lengths_for("TextTagger", model, tokenizer, lengths, LENGTHS)
+        super().__init__("text_tagger", model, tf.TensorSpec([None], tf.string, name="text"))
+        self.lengths = lengths_for("TextTagger", model, tokenizer, lengths, LENGTHS)
         shape = tuple(model(tf.ones((1, 2), tf.int32), training=False).shape)
         if shape[:2] != (1, 2) or len(shape) != 3 or shape[2] < 2:
             raise ValueError(
@@ -100,13 +100,12 @@ class TextTagger(Served):
                 f"TextTagger: `labels` must have a name for each of {shape[2]} logits. "
                 f"Received: {len(labels)}"
             )
-        self._hold(model)
-        self._tokenizer, self._padding = tokenizer, padding_of(model)
-        self._aligner = WordAligner(tokenizer, self._lengths[-1])
-        self._labels = tf.constant([str(label) for label in labels], tf.string)
+        self.tokenizer, self.padding = tokenizer, padding_of(model)
+        self._aligner = WordAligner(tokenizer, self.lengths[-1])
+        self.labels = [str(label) for label in labels]
 
-    def _answer(self, text: tf.Tensor, rounds: Rounds) -> dict[str, tf.Tensor]:
-        text, cut = bounded(text, self._lengths[-1])
+    def answer(self, text: tf.Tensor, rounds: Rounds) -> dict[str, tf.Tensor]:
+        text, cut = bounded(text, self.lengths[-1])
         found = words_of(text)
         tagged = self._tagged(found.words, rounds)
         return {
@@ -128,12 +127,12 @@ class TextTagger(Served):
         }
         tag = rounds.program(self._tag)
         found = rounds.run_by_length(
-            lambda ids: tag(rounds.padded(ids, self._lengths, self._padding)), aligned.ids, results
+            lambda ids: tag(rounds.padded(ids, self.lengths, self.padding)), aligned.ids, results
         )
         first = aligned.firsts.flat_values
         there, text = first >= 0, tf.cast(aligned.firsts.value_rowids(), tf.int32)
         where = tf.stack([text, tf.maximum(first, 0)], axis=1)
-        named = tf.gather(self._labels, tf.gather_nd(found["tag"], where))
+        named = tf.gather(tf.constant(self.labels), tf.gather_nd(found["tag"], where))
         probability = tf.where(there, tf.gather_nd(found["probability"], where), 0.0)
         cut = words.with_values(~there & (aligned.pieces.flat_values > 0))
         return _Tags(
@@ -144,7 +143,7 @@ class TextTagger(Served):
 
     def _tag(self, ids: tf.Tensor) -> dict[str, tf.Tensor]:
         """The best tag of each position of padded rows, in as many columns as the longest has."""
-        probabilities = tf.nn.softmax(tf.cast(self._model(ids, training=False), tf.float32))
+        probabilities = tf.nn.softmax(tf.cast(self.model(ids, training=False), tf.float32))
         found = {
             "tag": tf.argmax(probabilities, axis=-1, output_type=tf.int32),
             "probability": tf.reduce_max(probabilities, axis=-1),
@@ -165,7 +164,7 @@ class TextTagger(Served):
         >>> tagger.tags([["a", "cat"], ["a"]])
         [['O', 'O'], ['O']]
         """
-        found = self._tagged(given_words(words), self._rounds).tags.to_list()
+        found = self._tagged(given_words(words), self.compiled_rounds).tags.to_list()
         return [[tag.decode() for tag in sentence] for sentence in found]
 
 

@@ -42,7 +42,6 @@ from keras_transformers.tasks.served import (
     Conversion,
     Convertible,
     Served,
-    bounded,
     lengths_for,
     strings,
 )
@@ -104,32 +103,27 @@ class TextClassifier(Convertible):
         lengths: Sequence[int] | None = None,
         problem_type: ClassProblem | None = None,
     ) -> None:
-        super().__init__("text_classifier", tf.TensorSpec([None], tf.string, name="text"))
+        super().__init__("text_classifier", model, tf.TensorSpec([None], tf.string, name="text"))
         lengths = lengths_for("TextClassifier", model, tokenizer, lengths, LENGTHS)
         width = model(tf.ones((1, 2), tf.int32), training=False).shape[-1]
         self._classes = Classes("TextClassifier", model, width, labels, problem_type)
-        self._hold(model)
-        self._tokenizer, self._padding = tokenizer, padding_of(model)
-        self._labels = tf.constant(self._classes.names, tf.string)
-        self._lengths = lengths
+        self.tokenizer, self.padding = tokenizer, padding_of(model)
+        self.labels = self._classes.names
+        self.lengths = lengths
 
     def _program(self) -> tuple[Program, dict[str, Any], Tokenizer]:
-        program = text_program(self._model, self._tokenizer, self.longest, self._classes)
-        settings = of_texts(self._model, self._tokenizer, self.longest, labels=self.labels)
-        return program, settings, self._tokenizer
+        program = text_program(self.model, self.tokenizer, self.longest, self._classes)
+        settings = of_texts(self.model, self.tokenizer, self.longest, labels=self.labels)
+        return program, settings, self.tokenizer
 
-    def _answer(self, text: tf.Tensor, rounds: Rounds) -> dict[str, tf.Tensor]:
-        text, cut = bounded(text, self._lengths[-1])
-        ids, truncated = framed(self._tokenizer, text, self._lengths[-1])
-        results = {"probabilities": tf.TensorSpec([None, len(self._labels)], tf.float32)}
-        classify = rounds.program(self._classify)
-        probabilities = rounds.run_by_length(
-            lambda ids: classify(rounds.padded(ids, self._lengths, self._padding)), ids, results
-        )["probabilities"]
-        return self._classes.named_answer(probabilities) | {"truncated": truncated | cut}
+    def answer(self, text: tf.Tensor, rounds: Rounds) -> dict[str, tf.Tensor]:
+        results = {"probabilities": tf.TensorSpec([None, len(self._classes)], tf.float32)}
+        outputs = self.run_texts(text, rounds, self._classify, results)
+        answer = self._classes.named_answer(outputs["probabilities"])
+        return answer | {"truncated": outputs["truncated"]}
 
     def _classify(self, ids: tf.Tensor) -> dict[str, tf.Tensor]:
-        logits = self._model(ids, training=False)
+        logits = self.model(ids, training=False)
         return {"probabilities": self._classes.probabilities(logits)}
 
     def probabilities(self, texts: Sequence[str]) -> Array:
@@ -169,7 +163,7 @@ class TextRegressor(Served):
     def __init__(
         self, model: keras.Model, tokenizer: Tokenizer, lengths: Sequence[int] | None = None
     ) -> None:
-        super().__init__("text_regressor", tf.TensorSpec([None], tf.string, name="text"))
+        super().__init__("text_regressor", model, tf.TensorSpec([None], tf.string, name="text"))
         lengths = lengths_for("TextRegressor", model, tokenizer, lengths, LENGTHS)
         shape = model(tf.ones((1, 2), tf.int32), training=False).shape
         if tuple(shape) != (1, 1):
@@ -177,21 +171,15 @@ class TextRegressor(Served):
                 "TextRegressor: `model` must give one number for each text, (batch, 1). Received: "
                 f"output of shape {tuple(shape)} for one text"
             )
-        self._hold(model)
-        self._tokenizer, self._padding = tokenizer, padding_of(model)
-        self._lengths = lengths
+        self.tokenizer, self.padding = tokenizer, padding_of(model)
+        self.lengths = lengths
 
-    def _answer(self, text: tf.Tensor, rounds: Rounds) -> dict[str, tf.Tensor]:
-        text, cut = bounded(text, self._lengths[-1])
-        ids, truncated = framed(self._tokenizer, text, self._lengths[-1])
-        find, results = rounds.program(self._find), {"value": tf.TensorSpec([None], tf.float32)}
-        found = rounds.run_by_length(
-            lambda ids: find(rounds.padded(ids, self._lengths, self._padding)), ids, results
-        )
-        return {**found, "truncated": truncated | cut}
+    def answer(self, text: tf.Tensor, rounds: Rounds) -> dict[str, tf.Tensor]:
+        results = {"value": tf.TensorSpec([None], tf.float32)}
+        return self.run_texts(text, rounds, self._compute_value, results)
 
-    def _find(self, ids: tf.Tensor) -> dict[str, tf.Tensor]:
-        return {"value": tf.cast(self._model(ids, training=False)[:, 0], tf.float32)}
+    def _compute_value(self, ids: tf.Tensor) -> dict[str, tf.Tensor]:
+        return {"value": tf.cast(self.model(ids, training=False)[:, 0], tf.float32)}
 
     def values(self, texts: Sequence[str]) -> Array:
         """Numbers `(n,)`, NumPy float32, of a list of str."""

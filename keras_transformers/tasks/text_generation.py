@@ -2,8 +2,8 @@
 
 import copy
 import pathlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Self, Unpack
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple, Self, Unpack
 
 import numpy as np
 import tensorflow as tf
@@ -27,6 +27,7 @@ from keras_transformers.tasks.rounds import (
 from keras_transformers.tasks.served import (
     Saving,
     Served,
+    Signature,
     bounded,
     joined_past_ends,
     lengths_for,
@@ -41,7 +42,7 @@ from keras_transformers.tasks.text_predictor import (
     scores_of,
     text_of,
 )
-from keras_transformers.tasks.text_signatures import ContinuationScores, GivenTexts
+from keras_transformers.tasks.text_signatures import ContinuationScores, GivenTexts, TextSignature
 from keras_transformers.text import packed_documents
 
 LENGTHS = (16, 64, 256, 1024, 4096)  # of prompts, where nothing else is said
@@ -51,6 +52,34 @@ RESULTS = {
     "continuation": tf.TensorSpec([None], tf.string),
     "finished": tf.TensorSpec([None], tf.bool),
 }
+
+
+class Prompts(NamedTuple):
+    """The texts of a request as a generator reads them.
+
+    Attributes:
+        ids: Token ids, START or what stands for it first, int32 `(batch, None)`.
+        is_cut: Texts of which the beginning was cut off, bool `(batch,)`.
+    """
+
+    ids: tf.RaggedTensor
+    is_cut: tf.Tensor
+
+
+class Written(NamedTuple):
+    """The tokens of a round.
+
+    Attributes:
+        start: The first token of each prompt, int32 `(batch, 1)`.
+        forced: The other tokens of each prompt, and padding, int32 `(batch, length)`.
+        tokens: Prompts and continuations without START, int32 `(batch, n, length)`.
+        finished: Texts that the model has ended itself, bool `(batch, n)`.
+    """
+
+    start: tf.Tensor
+    forced: tf.Tensor
+    tokens: tf.Tensor
+    finished: tf.Tensor
 
 
 class TextGenerator(Served):
@@ -110,7 +139,7 @@ class TextGenerator(Served):
         prompt_lengths: Sequence[int] | None = None,
         stop_strings: str | Sequence[str] = (),
     ) -> None:
-        super().__init__("text_generator", tf.TensorSpec([None], tf.string, name="text"))
+        super().__init__("text_generator", model, tf.TensorSpec([None], tf.string, name="text"))
         if new_tokens < 1:
             raise ValueError(
                 f"TextGenerator: `new_tokens` must be positive. Received: {new_tokens}"
@@ -134,31 +163,34 @@ class TextGenerator(Served):
         search.constraints.check_no_ratio("TextGenerator: without a source")
         if not model.built:
             model(tf.ones((1, 1), tf.int32))
-        self._hold(model)
-        self._tokenizer = tokenizer
-        self._search, self._lengths, self._new_tokens = search, lengths, new_tokens
-        self._hold_seed(search)
+        self.tokenizer = tokenizer
+        self.padding, self.lengths = padding_of(model), lengths
+        self.search, self.new_tokens = search, new_tokens
+        self.make_seed(search)
+        self.results = RESULTS
+        if (number := sequences_of(search)) > 1:
+            several = tf.TensorSpec([None, number], tf.string)
+            self.results = RESULTS | {"texts": several, "continuations": several}
         self._stop = StopStrings(tokenizer, stop_strings) if stop_strings else None
         self._stop_table: tf.Tensor | None = None
         if self._stop is not None:
             self._stop_table = tf.constant(self._stop.for_vocabulary(vocabularies_of(model)[1]))
-        self._tokens: ContinuationScores | None = None
-        self._scoring: GivenTexts | None = None
-        if hasattr(model, "log_probabilities"):  # not every model of a user's
-            self._tokens, self._scoring = ContinuationScores(self), GivenTexts(self)
+        self._scores: dict[str, TextSignature] = {}
+        if hasattr(model, "log_probabilities"):  # a model of the user's may lack it
+            self._scores = {"score": GivenTexts(self), "tokens": ContinuationScores(self)}
 
     @property
     def stop_strings(self) -> tuple[str, ...]:
         """Strings at which a text ends."""
         return () if self._stop is None else self._stop.strings
 
-    def _ids(self, text: tf.Tensor) -> tf.RaggedTensor:
+    def token_ids(self, text: tf.Tensor) -> tf.RaggedTensor:
         """Tokenizes strings `(batch,)`; int32 `(batch, None)` without marks."""
-        ids = self._tokenizer.tokenize(text)
+        ids = self.tokenizer.tokenize(text)
         # A prompt may name the token of padding, which would leave a choice to the search.
-        return tf.ragged.boolean_mask(ids, ids != padding_of(self._model))
+        return tf.ragged.boolean_mask(ids, ids != self.padding)
 
-    def _beginnings(self, is_empty: tf.Tensor) -> tf.RaggedTensor | tf.Tensor:
+    def beginnings(self, is_empty: tf.Tensor) -> tf.RaggedTensor | tf.Tensor:
         """Returns what stands before the first tokens of texts, `(batch, None)`.
 
         That is START. Without START it is END for the rows in which nothing else would stand before
@@ -167,66 +199,60 @@ class TextGenerator(Served):
         Args:
             is_empty: Bool `(batch,)`, True for those rows.
         """
-        start = self._tokenizer.start_id
+        start = self.tokenizer.start_id
         if start is not None:
             return tf.fill([tf.size(is_empty), 1], start)
         missing = tf.cast(is_empty, tf.int64)
         # A text that begins follows on the end of another.
-        ends = tf.fill([tf.reduce_sum(missing)], self._tokenizer.end_id)
+        ends = tf.fill([tf.reduce_sum(missing)], self.tokenizer.end_id)
         return tf.RaggedTensor.from_row_lengths(ends, missing)
 
-    def _answer(
-        self,
-        text: tf.Tensor,
-        rounds: Rounds,
-        score: Callable[..., dict[str, tf.Tensor]] | None = None,
-        scores: Mapping[str, tf.TensorSpec] | None = None,
-    ) -> dict[str, tf.Tensor]:
-        """Continues texts.
+    def answer(self, text: tf.Tensor, rounds: Rounds) -> dict[str, tf.Tensor]:
+        """Continues texts: encodes them, searches in rounds, and joins the tokens."""
+        prompts = self.encode(text)
+        numbers = self.row_numbers(prompts.ids)
+
+        def write(ids: tf.RaggedTensor, numbers: tf.Tensor) -> dict[str, tf.Tensor]:
+            return self.join(self.find_tokens(rounds, ids, numbers))
+
+        outputs = rounds.run_by_length(write, prompts.ids, self.results, numbers)
+        return {**outputs, "truncated": prompts.is_cut}
+
+    def encode(self, text: tf.Tensor) -> Prompts:
+        """Tokenizes texts; of a long one the end stays."""
+        text, is_shortened = bounded(text, self.longest, end=True)
+        ids = self.token_ids(text)
+        lengths = ids.row_lengths()
+        prompts = tf.concat([self.beginnings(lengths == 0), ids[:, -self.longest :]], axis=1)
+        return Prompts(prompts, (lengths > self.longest) | is_shortened)
+
+    def _split_start(self, ids: tf.RaggedTensor, rounds: Rounds) -> tuple[tf.Tensor, tf.Tensor]:
+        """Returns the first tokens of prompts, `(batch, 1)`, and the others, with room behind."""
+        prompts = rounds.padded(ids, [length + 1 for length in self.lengths], self.padding)
+        widths = [[0, 0], [0, self.new_tokens]]
+        return prompts[:, :1], tf.pad(prompts[:, 1:], widths, constant_values=self.padding)
+
+    def find_tokens(self, rounds: Rounds, ids: tf.RaggedTensor, numbers: tf.Tensor) -> Written:
+        """Searches for the continuations of a round.
 
         Args:
-            text: Strings `(batch,)`.
             rounds: The `Rounds` that compute.
-            score: Function that makes more of the tokens of a round, see `ContinuationScores`.
-            scores: Names and shapes of what `score` gives.
+            ids: Prompts, START first, int32 `(batch, None)`.
+            numbers: Numbers of the prompts in their request, int32 `(batch,)`.
         """
-        prompts, truncated = self._prompts(text)
-
-        def compute(ids: tf.RaggedTensor, rows: tf.Tensor) -> dict[str, tf.Tensor]:
-            return self._write(ids, rows, rounds, score)
-
-        results = {**self._results(), **(scores or {})}
-        found = rounds.run_by_length(compute, prompts, results, self._row_numbers(prompts))
-        return {**found, "truncated": truncated}
-
-    def _prompts(self, text: tf.Tensor) -> tuple[tf.RaggedTensor, tf.Tensor]:
-        """Ids of texts, behind START or END, and which texts are cut."""
-        longest = self._lengths[-1]
-        text, cut = bounded(text, longest, end=True)
-        ids = self._ids(text)
-        lengths = ids.row_lengths()
-        prompts = tf.concat([self._beginnings(lengths == 0), ids[:, -longest:]], axis=1)
-        return prompts, (lengths > longest) | cut
-
-    def _forced(self, ids: tf.RaggedTensor, rounds: Rounds) -> tuple[tf.Tensor, tf.Tensor]:
-        """The first token of ragged prompts, `(batch, 1)`, and the others, with room behind."""
-        padding = padding_of(self._model)
-        prompts = rounds.padded(ids, [length + 1 for length in self._lengths], padding)
-        widths = [[0, 0], [0, self._new_tokens]]
-        return prompts[:, :1], tf.pad(prompts[:, 1:], widths, constant_values=padding)
-
-    def _write(
-        self, ids: tf.RaggedTensor, rows: tf.Tensor, rounds: Rounds, score: Any = None
-    ) -> dict[str, tf.Tensor]:
-        """Continues ragged prompts, START first, of these numbers in their request."""
-        start, forced = self._forced(ids, rounds)
+        start, forced = self._split_start(ids, rounds)
         width = tf.shape(forced)[1]
-        drawn = uniform(self._search, width, rows, self.seed)
-        decode_rows = rounds.program(self._decode)
-        prompt_length = width - self._new_tokens
-        tokens, finished = decode_rows(start[:, 0], forced, drawn, prompt_length, rounds.stages)
+        draws = uniform(self.search, width, numbers, self.seed)
+        decode_program = rounds.program(self._decode)
+        prompt_length = width - self.new_tokens
+        tokens, finished = decode_program(start[:, 0], forced, draws, prompt_length, rounds.stages)
+        return Written(start, forced, tokens, finished)
+
+    def join(self, written: Written) -> dict[str, tf.Tensor]:
+        """Joins the tokens of a round to texts."""
+        start, forced, tokens, finished = written
+        number = sequences_of(self.search)
         prompts = self._text(tf.concat([start, forced], axis=1))
-        number = sequences_of(self._search)
         starts = tf.repeat(start, number, axis=0)
         texts = self._text(tf.concat([starts, tf.reshape(tokens, [-1, tf.shape(tokens)[2]])], 1))
         begins = tf.repeat(tf.strings.length(prompts), number)
@@ -234,57 +260,44 @@ class TextGenerator(Served):
         if self._stop is not None:
             rest = tf.strings.regex_replace(rest, self._stop.pattern, "", replace_global=False)
             texts = tf.strings.join([tf.repeat(prompts, number), rest])
-        every = {"texts": texts, "continuations": rest}
-        every = {name: tf.reshape(found, [-1, number]) for name, found in every.items()}
-        best = {"text": every["texts"][:, 0], "continuation": every["continuations"][:, 0]}
-        best |= {"finished": finished[:, 0]}
-        best |= {} if score is None else score(start, forced, tokens)
-        return best if number == 1 else best | every
-
-    def _results(self) -> dict[str, tf.TensorSpec]:
-        """Names and shapes of what `_write` gives."""
-        number = sequences_of(self._search)
-        if number == 1:
-            return RESULTS
-        names = ("texts", "continuations")
-        return RESULTS | {name: tf.TensorSpec([None, number], tf.string) for name in names}
+        texts, rest = tf.reshape(texts, [-1, number]), tf.reshape(rest, [-1, number])
+        best = {"text": texts[:, 0], "continuation": rest[:, 0], "finished": finished[:, 0]}
+        return best if number == 1 else best | {"texts": texts, "continuations": rest}
 
     def _text(self, ids: tf.Tensor) -> tf.Tensor:
-        """Texts of dense ids of the model, whose padding need not be the tokenizer's."""
-        return joined_past_ends(self._tokenizer, ids, padding_of(self._model))
+        """Returns texts of the model's dense ids, whose padding need not be the tokenizer's."""
+        return joined_past_ends(self.tokenizer, ids, self.padding)
 
     def _decode(
         self,
         start: tf.Tensor,
         forced: tf.Tensor,
-        drawn: Any,
+        draws: Any,
         prompt_length: Any,
         stages: int | None,
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Tokens `(batch, n, length)` without START, and which texts ended, `(batch, n)`.
+        """Returns tokens `(batch, n, length)` without START, and ended texts, `(batch, n)`.
 
-        `forced` are dense ids of prompts without START.
+        `forced` holds the padded ids of prompts without START.
         """
-        padding, end = padding_of(self._model), self._tokenizer.end_id
-        constraints = self._search.constraints
         # Each text's limit follows from its own prompt, whatever it is padded to: what it becomes
         # must not depend on its neighbours in the batch.
-        most = tf.reduce_sum(tf.cast(forced != padding, tf.int32), axis=1) + self._new_tokens
-        fewest, _ = constraints.limits(tf.zeros_like(most))
+        most = tf.reduce_sum(tf.cast(forced != self.padding, tf.int32), axis=1) + self.new_tokens
+        fewest, _ = self.search.constraints.limits(tf.zeros_like(most))
         request = Request(
             forced,
             start,
-            end,
+            self.tokenizer.end_id,
             fewest,
             None,
-            drawn,
+            draws,
             prompt_length,
-            padding,
+            self.padding,
             cut_lengths=most,
             prompt_scores=False,
             stop_table=self._stop_table,
         )
-        decoded = decode(self._model, forced, self._search, request, stages)
+        decoded = decode(self.model, forced, self.search, request, stages)
         tokens, finished = decoded["tokens"], decoded["finished"]
         several = len(tokens.shape) == 3
         return (tokens, finished) if several else (tokens[:, None], finished[:, None])
@@ -303,11 +316,11 @@ class TextGenerator(Served):
             new_tokens, search, seed, n_best, stop_strings: As `TextGeneratorPredictor.predict`
                 takes them.
         """
-        search = changed_search("TextGenerator", self._search, search, seed, n_best)
-        number = self._new_tokens if new_tokens is None else new_tokens
-        lengths = None if number > self._new_tokens else self._lengths
+        search = changed_search("TextGenerator", self.search, search, seed, n_best)
+        number = self.new_tokens if new_tokens is None else new_tokens
+        lengths = None if number > self.new_tokens else self.lengths
         stop = self.stop_strings if stop_strings is None else stop_strings
-        return TextGenerator(self._model, self._tokenizer, search, number, lengths, stop)
+        return TextGenerator(self.model, self.tokenizer, search, number, lengths, stop)
 
     def stream(self, prompt: str | bytes, tokens_at_a_time: int | None = None) -> TextStream:
         """Goes on with one text, and hands over what follows it while it is written.
@@ -337,58 +350,41 @@ class TextGenerator(Served):
         >>> pieces.prompt + "".join(pieces) == writer.write(["a cat"])[0]
         True
         """
-        search, padding = self._search, padding_of(self._model)
-        check_streamable("TextGenerator", search)
-        ids, truncated = self._prompts(strings([prompt]))
-        start, forced = self._forced(ids, self._rounds)
-        drawn = uniform(search, forced.shape[1], self._row_numbers(ids), self.seed)
-        forced, size = forced.numpy(), forced.shape[1] - self._new_tokens
-        most = np.sum(forced != padding, axis=1) + self._new_tokens
-        none = np.zeros((1, 0), "int32")  # of a source
-        named = (self._model, none, forced, most, search, start[:, 0].numpy())
+        check_streamable("TextGenerator", self.search)
+        prompts = self.encode(strings([prompt]))
+        start, forced = self._split_start(prompts.ids, self.compiled_rounds)
+        numbers = self.row_numbers(prompts.ids)
+        draws = uniform(self.search, forced.shape[1], numbers, self.seed)
+        forced, size = forced.numpy(), forced.shape[1] - self.new_tokens
         parts = run_in_parts(
             "TextGenerator",
-            *named,
-            self._tokenizer.end_id,
-            None if drawn is None else drawn.numpy(),
+            self.model,
+            np.zeros((1, 0), "int32"),  # no source
+            forced,
+            np.sum(forced != self.padding, axis=1) + self.new_tokens,
+            self.search,
+            start[:, 0].numpy(),
+            self.tokenizer.end_id,
+            None if draws is None else draws.numpy(),
             size,
             stop_strings=self._stop,
             tokens_at_a_time=tokens_at_a_time,
         )
-        before = ids[0].numpy().tolist()
-        begin = self._text(ids.to_tensor()).numpy()[0]
+        before = prompts.ids[0].numpy().tolist()
+        begin = self._text(prompts.ids.to_tensor()).numpy()[0]
 
         def texts_of(rows: list[list[int]]) -> list[str]:
             rows = [before + tokens for tokens in rows]
-            texts = self._text(tf.ragged.constant(rows, tf.int32).to_tensor(padding)).numpy()
+            texts = self._text(tf.ragged.constant(rows, tf.int32).to_tensor(self.padding)).numpy()
             return [text[len(begin) :].decode("utf-8", "replace") for text in texts]
 
-        byte, shown = byte_id(self._tokenizer), begin.decode("utf-8", "replace")
-        cut = bool(truncated[0])
-        return TextStream(parts, texts_of, byte, shown, cut, self.stop_strings)
+        byte, shown = byte_id(self.tokenizer), begin.decode("utf-8", "replace")
+        is_cut = bool(prompts.is_cut[0])
+        return TextStream(parts, texts_of, byte, shown, is_cut, self.stop_strings)
 
     def write(self, prompts: Sequence[str]) -> list[str]:
         """Goes on with a list of str; returns the prompts with what follows."""
         return [text.decode() for text in self(strings(prompts))["text"].numpy()]
-
-    def log_probabilities(self, ids: tf.Tensor) -> tf.Tensor:
-        """Computes those of the model: see `models.LanguageModel.log_probabilities`."""
-        return self._model.log_probabilities(ids)
-
-    def with_tokens(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Continues texts and scores each token, compiled by XLA: see `ContinuationScores`."""
-        return self._checked_scores(self._tokens).compiled(text)
-
-    def with_prompts(self, text: tf.Tensor, prompt: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Scores texts after prompts, compiled by XLA: see `GivenTexts`."""
-        return self._checked_scores(self._scoring).compiled(text, prompt)
-
-    def _checked_scores(self, scores: Any) -> Any:
-        """Returns what computes scores; AttributeError if the model has none."""
-        if scores is None:
-            name = type(self._model).__name__
-            raise AttributeError(f"TextGenerator: {name} has no `log_probabilities`, for scores.")
-        return scores
 
     def score(
         self, texts: Sequence[str], prompts: Sequence[str] | None = None
@@ -396,9 +392,18 @@ class TextGenerator(Served):
         """Scores texts, token by token: see `TextGeneratorPredictor.score`."""
         return TextGeneratorPredictor(self).score(texts, prompts)
 
-    def _more_signatures(self) -> dict[str, Any]:
-        more = {"score": self._scoring, "tokens": self._tokens}
-        return {name: scores.portable for name, scores in more.items() if scores is not None}
+    def further_signature(self, name: str) -> Signature:
+        if not self._scores:
+            model = type(self.model).__name__
+            raise AttributeError(f"TextGenerator: {model} has no `log_probabilities`, for scores.")
+        return super().further_signature(name)
+
+    def further_signatures(self) -> dict[str, Signature]:
+        return {name: scores.signature for name, scores in self._scores.items()}
+
+    def resources(self) -> dict[str, Any]:
+        tokenizers = [scores.tokenizer for scores in self._scores.values()]
+        return super().resources() | {"target_tokenizers": tokenizers}
 
 
 def text_generator(
@@ -516,7 +521,7 @@ class TextGeneratorPredictor(TextPredictor):
             return self
         made = copy.copy(self)
         made._drawing = self._drawing or self._run
-        made._run = self._function("tokens", "with_tokens", ("text",))
+        made._run = self._function("tokens", ("text",))
         made._tells = True
         return made
 
@@ -558,7 +563,7 @@ class TextGeneratorPredictor(TextPredictor):
                 "score: `texts` must be a list, and `prompts` None or a list as long. "
                 f"{received(shown)}"
             )
-        score = self._function("score", "with_prompts", ("text", "prompt"))
+        score = self._function("score", ("text", "prompt"))
         return self._scores(score, [texts, prompts or [""] * len(texts)], batch_size)
 
     def stream(

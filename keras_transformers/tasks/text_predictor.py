@@ -165,11 +165,11 @@ class TextPredictor(Predictor):
         made._lists = n_best is not None
         return made
 
-    def _function(self, signature: str, method: str, names: Sequence[str]) -> Callable[..., Any]:
+    def _function(self, signature: str, names: Sequence[str]) -> Callable[..., Any]:
         """Returns a function besides `predict`'s: of an exporter, or of a SavedModel.
 
         Args:
-            signature, method: Its name in a SavedModel, and in an exporter.
+            signature: Name of the signature.
             names: Names of its inputs, before those of `may_take`.
 
         Raises:
@@ -177,8 +177,8 @@ class TextPredictor(Predictor):
         """
         check_process(signature)
         # An exporter first: one with other settings may stand beside a SavedModel.
-        function: Callable[..., Any] | None = getattr(self._run, method, None)
-        if function is not None:
+        if hasattr(self._run, "further_signature"):
+            function: Callable[..., Any] = self._run.further_signature(signature).compiled
             return function
         signatures = vars(self).get("loaded", {})
         if signature not in signatures:

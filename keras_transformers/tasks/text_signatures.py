@@ -1,68 +1,42 @@
 """Further signatures of exporters that write text: how probable each token is."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
 
-from keras_transformers.generation.request import most_tokens, padding_of
 from keras_transformers.tasks.rounds import Rounds, sequences_of
-from keras_transformers.tasks.served import bounded
-from keras_transformers.text.tokenizers import cutter_of_targets, in_marks
+from keras_transformers.tasks.served import Signature, bounded
+from keras_transformers.text.tokenizers import cutter_of_targets
 
 
-class TextSignature(tf.Module):
-    """A function of texts that uses an exporter; a subclass has `_answer(*inputs, rounds=)`.
+class TextSignature:
+    """A further signature of an exporter that writes text.
+
+    A subclass has `answer(*request, rounds)`, as exporters do, see `served.Served`.
 
     Args:
-        name: Name of the function, for TensorFlow.
         exporter: `Translator` or `TextGenerator`, whose model, tokenizer, search and programs are
             used.
-        inputs: `tf.TensorSpec` of each input.
+        *requests: `tf.TensorSpec` of each input.
 
     Attributes:
-        compiled: The function, by XLA.
-        portable: The function, by TensorFlow's own kernels, as SavedModels have it.
+        exporter: As given.
+        tokenizer: The tokenizer of texts that the model writes.
+        pieces: Function from ids to their pieces.
+        signature: The `Signature`.
     """
 
-    def __init__(self, name: str, exporter: Any, inputs: Sequence[tf.TensorSpec]) -> None:
-        super().__init__(name=name)
-        self._exporter_of = lambda: exporter
-        self._tokenizer = cutter_of_targets(exporter._tokenizer)
-        self._pieces = PieceNames(self._tokenizer)
-        compiled = self._traced(exporter._rounds, inputs)
-        self._compiled_of = lambda: compiled  # out of TensorFlow's sight, which would save it
-        self.portable = self._traced(exporter._portable_rounds, inputs)
+    def __init__(self, exporter: Any, *requests: tf.TensorSpec) -> None:
+        self.exporter = exporter
+        self.tokenizer = cutter_of_targets(exporter.tokenizer)
+        self.pieces = PieceNames(self.tokenizer)
+        self.signature: Signature = exporter.make_signature(self.answer, requests)
 
-    @property
-    def _exporter(self) -> Any:
-        return self._exporter_of()
+    def answer(self, *arguments: Any) -> dict[str, tf.Tensor]:
+        """Answers a request: the hook of a subclass."""
+        raise NotImplementedError
 
-    @property
-    def compiled(self) -> Any:
-        return self._compiled_of()
-
-    def _traced(self, rounds: Rounds, inputs: Sequence[tf.TensorSpec]) -> Any:
-        def answer(*given: tf.Tensor) -> dict[str, tf.Tensor]:
-            return self._answer(*given, rounds=rounds)
-
-        return tf.function(answer, input_signature=tuple(inputs), autograph=False)
-
-    def _targets(
-        self, texts: tf.Tensor, before: tuple[int, ...], after: tuple[int, ...] = ()
-    ) -> tuple[tf.RaggedTensor, tf.Tensor, list[int]]:
-        """Ids of translations between marks, which of them are cut, and lengths to pad them to."""
-        translator = self._exporter
-        sources = translator._lengths
-        limits = {*map(most_tokens, sources), *map(translator.most_tokens, sources)}
-        lengths = [each + len(before) for each in sorted(limits)]
-        texts, shortened = bounded(texts, lengths[-1])
-        ids = self._tokenizer.tokenize(texts)
-        room = lengths[-1] - len(before) - len(after)
-        targets = in_marks(ids[:, :room], (before, after))
-        return targets, (ids.row_lengths() > room) | shortened, lengths
-
-    def _token_scores(
+    def score_tokens(
         self, ids: tf.Tensor, values: tf.Tensor, counts: tf.Tensor
     ) -> dict[str, tf.Tensor]:
         """Returns the pieces of tokens, their log-probabilities and the sums of these.
@@ -79,31 +53,27 @@ class TextSignature(tf.Module):
         numbers = tf.reduce_sum(tf.cast(counts, tf.int32), axis=-1)
         longest = tf.maximum(tf.reduce_max(numbers), 0)  # of no row it is the least integer
         counts, values = counts[..., :longest], tf.where(counts, values, 0.0)[..., :longest]
-        pieces = self._pieces(tf.where(counts, ids[..., :longest], 0))
+        pieces = self.pieces(tf.where(counts, ids[..., :longest], 0))
         return {
             "tokens": tf.where(counts, pieces, ""),
             "log_probabilities": values,
             "log_probability": tf.reduce_sum(values, axis=-1),
         }
 
-    def _answer(self, *given: tf.Tensor, rounds: Rounds) -> dict[str, tf.Tensor]:
-        raise NotImplementedError
 
-
-class PieceNames(tf.Module):
-    """The piece of each id, a constant that is made when it is first needed.
+class PieceNames:
+    """Looks up the pieces of ids, in a constant that is made for the first of them.
 
     Args:
-        tokenizer: Whose `pieces` they are.
+        tokenizer: The tokenizer whose pieces they are.
     """
 
     def __init__(self, tokenizer: Any) -> None:
-        super().__init__(name="piece_names")
         self._tokenizer = tokenizer
         self._names: tf.Tensor | None = None
 
     def __call__(self, ids: tf.Tensor) -> tf.Tensor:
-        """Strings of the shape of `ids`, integers."""
+        """Returns strings in the shape of `ids`, integers."""
         if self._names is None:
             with tf.init_scope():
                 pieces = self._tokenizer.pieces(range(self._tokenizer.vocab_size))
@@ -138,25 +108,23 @@ class GivenTexts(TextSignature):
     """
 
     def __init__(self, generator: Any) -> None:
-        super().__init__("given_texts", generator, PROMPTED)
+        super().__init__(generator, *PROMPTED)
 
-    def _answer(self, *given: tf.Tensor, rounds: Rounds) -> dict[str, tf.Tensor]:
-        text, prompt = given
-        generator = self._exporter
-        most = generator._lengths[-1] + generator._new_tokens
+    def answer(self, text: tf.Tensor, prompt: tf.Tensor, rounds: Rounds) -> dict[str, tf.Tensor]:
+        generator = self.exporter
+        most = generator.lengths[-1] + generator.new_tokens
         rows, numbers, truncated = self._rows(text, prompt, most)
         begins = rows.row_lengths() - numbers
         longest = tf.maximum(tf.reduce_max(numbers), 0)
-        lengths = [length + 1 for length in (*generator._lengths, most)]
+        lengths = [length + 1 for length in (*generator.lengths, most)]
 
         def compute(
             rows: tf.RaggedTensor, begins: tf.Tensor, numbers: tf.Tensor
         ) -> dict[str, tf.Tensor]:
-            padding = padding_of(generator._model)
-            ids = rounds.padded(rows, lengths, padding)
+            ids = rounds.padded(rows, lengths, generator.padding)
             short = tf.maximum(2 - tf.shape(ids)[1], 0)  # a kernel may refuse no position
-            ids = tf.pad(ids, [[0, 0], [0, short]], constant_values=padding)
-            found = rounds.program(generator.log_probabilities)(ids)
+            ids = tf.pad(ids, [[0, 0], [0, short]], constant_values=generator.padding)
+            found = rounds.program(generator.model.log_probabilities)(ids)
             columns = tf.range(longest, dtype=tf.int64)
             last = tf.cast(tf.shape(found)[1] - 1, tf.int64)
             columns = tf.minimum(begins[:, None] - 1 + columns, last)
@@ -176,7 +144,7 @@ class GivenTexts(TextSignature):
         return {
             "score": tf.reduce_sum(values, axis=1),
             "log_probabilities": values,
-            "tokens": tf.ragged.map_flat_values(self._pieces, ids).to_tensor(""),
+            "tokens": tf.ragged.map_flat_values(self.pieces, ids).to_tensor(""),
             "truncated": truncated,
         }
 
@@ -193,11 +161,11 @@ class GivenTexts(TextSignature):
             int32 `(batch, None)`, START or what stands for it first; int64 `(batch,)`, how many of
             them at the end of each row are the text's; and bool `(batch,)`, where some are cut off.
         """
-        generator = self._exporter
+        generator = self.exporter
         text, is_text_cut = bounded(text, most)
         prompt, is_prompt_cut = bounded(prompt, most, end=True)
-        ids = generator._ids(prompt + text)
-        size, before = ids.row_lengths(), _common(ids, generator._ids(prompt))
+        ids = generator.token_ids(prompt + text)
+        size, before = ids.row_lengths(), _common(ids, generator.token_ids(prompt))
         of_text = tf.minimum(size - before, most)
         of_prompt = tf.minimum(before, most - of_text)
         positions = tf.ragged.range(size).flat_values
@@ -206,7 +174,7 @@ class GivenTexts(TextSignature):
         )
         is_read = (positions >= first) & (positions < last)
         read = tf.ragged.boolean_mask(ids, ids.with_flat_values(is_read))
-        rows = tf.concat([generator._beginnings(of_prompt == 0), read], axis=1)
+        rows = tf.concat([generator.beginnings(of_prompt == 0), read], axis=1)
         return rows, of_text, (of_prompt + of_text < size) | is_text_cut | is_prompt_cut
 
 
@@ -237,57 +205,59 @@ class ContinuationScores(TextSignature):
     """
 
     def __init__(self, generator: Any) -> None:
-        super().__init__("continuation_scores", generator, generator._requests)
+        super().__init__(generator, *generator.requests)
 
-    def _answer(self, *request: tf.Tensor, rounds: Rounds) -> dict[str, tf.Tensor]:
-        generator = self._exporter
-        number, width = sequences_of(generator._search), generator._new_tokens
+    def answer(self, text: tf.Tensor, rounds: Rounds) -> dict[str, tf.Tensor]:
+        generator = self.exporter
+        number, width = sequences_of(generator.search), generator.new_tokens
+        prompts = generator.encode(text)
 
-        def score(start: tf.Tensor, prompts: tf.Tensor, tokens: tf.Tensor) -> dict[str, tf.Tensor]:
-            return self._scored(start, prompts, tokens, rounds)
+        def write(ids: tf.RaggedTensor, numbers: tf.Tensor) -> dict[str, tf.Tensor]:
+            written = generator.find_tokens(rounds, ids, numbers)
+            return generator.join(written) | self._score_written(written, rounds)
 
         results = {
             "ids": tf.TensorSpec([None, number, width], tf.int32),
             "log_probabilities": tf.TensorSpec([None, number, width], tf.float32),
         }
-        answer = generator._answer(*request, rounds, score, results)
+        results = generator.results | results
+        numbers = generator.row_numbers(prompts.ids)
+        answer = rounds.run_by_length(write, prompts.ids, results, numbers)
+        answer["truncated"] = prompts.is_cut
         ids, values = answer.pop("ids"), answer.pop("log_probabilities")
-        is_real = (ids != padding_of(generator._model)) & ~self._is_forced_end(ids)
-        scores = self._token_scores(ids, values, is_real)
+        is_real = (ids != generator.padding) & ~self._is_forced_end(ids)
+        scores = self.score_tokens(ids, values, is_real)
         answer |= {name: of_all[:, 0] for name, of_all in scores.items()}
         if number > 1:
             answer |= {f"all_{name}": of_all for name, of_all in scores.items()}
         return answer
 
-    def _scored(
-        self, start: tf.Tensor, prompts: tf.Tensor, tokens: tf.Tensor, rounds: Rounds
-    ) -> dict[str, tf.Tensor]:
+    def _score_written(self, written: Any, rounds: Rounds) -> dict[str, tf.Tensor]:
         """Returns the continuations alone, and their log-probabilities, `(batch, n, new_tokens)`.
 
         Args:
-            start: The first token of each row, int32 `(batch, 1)`.
-            prompts: The tokens of the prompt behind it, int32 `(batch, length)`, and padding.
-            tokens: Prompts and continuations, int32 `(batch, n, length)`.
+            written: The tokens of a round, a `text_generation.Written`.
             rounds: The `Rounds` that compute.
         """
-        generator = self._exporter
-        lengths = tf.reduce_sum(tf.cast(prompts != padding_of(generator._model), tf.int32), axis=1)
-        positions = lengths[:, None] + tf.range(generator._new_tokens)
+        generator = self.exporter
+        start, prompts, tokens, _ = written
+        lengths = tf.reduce_sum(tf.cast(prompts != generator.padding, tf.int32), axis=1)
+        positions = lengths[:, None] + tf.range(generator.new_tokens)
         ids, values = [], []
         # One after the other: logits of all n at once would need n times the memory.
-        for i in range(sequences_of(generator._search)):
+        for i in range(sequences_of(generator.search)):
             rows = tf.concat([start, tokens[:, i]], axis=1)
-            found = rounds.program(generator.log_probabilities)(rows)
+            found = rounds.program(generator.model.log_probabilities)(rows)
             ids.append(tf.gather(tokens[:, i], positions, batch_dims=1))
             values.append(tf.gather(found, positions, batch_dims=1))
         return {"ids": tf.stack(ids, axis=1), "log_probabilities": tf.stack(values, axis=1)}
 
     def _is_forced_end(self, ids: tf.Tensor) -> tf.Tensor:
         """Tells which ids are an END that the search puts at the limit of a continuation."""
-        generator = self._exporter
-        boundaries = generator._search.constraints.boundaries
-        ends = boundaries.ends or (self._tokenizer.end_id,)
+        generator = self.exporter
+        boundaries = generator.search.constraints.boundaries
+        ends = boundaries.ends or (self.tokenizer.end_id,)
         if boundaries.last not in ends:
             return tf.zeros_like(ids, tf.bool)
-        at_limit = tf.range(generator._new_tokens) == generator._new_tokens - 1
+        at_limit = tf.range(generator.new_tokens) == generator.new_tokens - 1
         return (ids == boundaries.last) & at_limit

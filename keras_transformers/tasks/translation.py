@@ -1,10 +1,11 @@
 """Translation: a SavedModel that takes raw text and gives raw text, tokenizer and search inside."""
 
 import dataclasses
+import functools
 import pathlib
 import warnings
 from collections.abc import Sequence
-from typing import Any, Unpack
+from typing import Any, NamedTuple, Unpack
 
 import numpy as np
 import tensorflow as tf
@@ -13,7 +14,14 @@ from keras_transformers.core.types import StrPath, Tokenizer
 from keras_transformers.core.words import refused_context
 from keras_transformers.data.columns import Chosen
 from keras_transformers.data.streams import orders
-from keras_transformers.generation import BeamSearch, Request, Shortlist, Shortlisted, decode
+from keras_transformers.generation import (
+    BeamSearch,
+    Request,
+    Sampling,
+    Shortlist,
+    Shortlisted,
+    decode,
+)
 from keras_transformers.generation.compiled import Part, run_in_parts
 from keras_transformers.generation.inputs import check_streamable
 from keras_transformers.generation.request import Decodable, most_tokens, padding_of
@@ -30,13 +38,12 @@ from keras_transformers.tasks.fitting import (
 from keras_transformers.tasks.registry import Task
 from keras_transformers.tasks.rounds import (
     Rounds,
-    alone_or_not,
     changed_search,
     sequences_of,
     uniform,
     without_draft,
 )
-from keras_transformers.tasks.served import Saving, Served, bounded, lengths_for, strings
+from keras_transformers.tasks.served import Saving, Served, Signature, bounded, lengths_for, strings
 from keras_transformers.tasks.text_predictor import TextStream, byte_id
 from keras_transformers.tasks.translation_inputs import LanguageChoice, Lists
 from keras_transformers.tasks.translation_predictor import (
@@ -57,7 +64,7 @@ from keras_transformers.text.batching import boundaries_for, within
 from keras_transformers.text.tokenizers import Context, cutter_of_targets, in_marks
 from keras_transformers.training import score_translations, sentence_chrf, token_learning
 
-REQUEST = (tf.TensorSpec([None], tf.string, name="text"),)
+REQUEST = tf.TensorSpec([None], tf.string, name="text")
 LENGTHS = (16, 32, 64, 128, 256, 512)  # of sources, where nothing else is said
 RESULTS = {
     "translation": tf.TensorSpec([None], tf.string),
@@ -66,93 +73,21 @@ RESULTS = {
 }
 
 
-class FurtherFunctions(Served):
-    """Base of `Translator`: scores of pieces and of given translations, alternatives, phrases.
+class Sources(NamedTuple):
+    """The texts of a request as a translator reads them.
 
-    Example:
-    >>> from keras_transformers.export import Translator
-    >>> from keras_transformers.tasks.translation import FurtherFunctions
-    >>> issubclass(Translator, FurtherFunctions)
-    True
+    Attributes:
+        ids: Token ids with marks, int32 `(batch, None)`.
+        is_empty: Texts without a token, bool `(batch,)`.
+        is_cut: Texts of which a part was cut off, bool `(batch,)`.
     """
 
-    def _make_further(self) -> None:
-        """Called when all is there that they use."""
-        self._scoring = GivenTranslations(self)
-        self._phrases = DemandedPhrases(self)
-        self._alternatives = Alternatives(self)
-        self.confidence = None
-
-    @property
-    def confidence(self) -> ConfidenceCurve | None:
-        """How good a translation is that it is so sure of, or None: `calibrate_confidence`."""
-        curve: ConfidenceCurve | None = self._curve_of()
-        return curve
-
-    @confidence.setter
-    def confidence(self, curve: ConfidenceCurve | None) -> None:
-        self._curve_of = lambda: curve
-        self._tokens = TokenScores(self)  # whose outputs it decides
-
-    @property
-    def languages_asked(self) -> tuple[tf.TensorSpec, ...]:
-        """The input `target_language`, or none."""
-        return self._languages.requests
-
-    def log_probabilities(self, source: tf.Tensor, target: tf.Tensor) -> tf.Tensor:
-        """The model's: see `models.Transformer.log_probabilities`."""
-        return self._model.log_probabilities(source, target)
-
-    def given(
-        self, text: tf.Tensor, translation: tf.Tensor, *language: tf.Tensor
-    ) -> dict[str, tf.Tensor]:
-        """What the model thinks of given translations, compiled by XLA: see `GivenTranslations`."""
-        return self._scoring.compiled(text, translation, *language)
-
-    def with_phrases(self, *given: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Translations that hold phrases, compiled by XLA: see `DemandedPhrases`."""
-        return self._phrases.compiled(*given)
-
-    def with_tokens(self, text: tf.Tensor, *language: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Translations and what the model thinks of each piece, compiled: see `TokenScores`."""
-        return self._tokens.compiled(text, *language)
-
-    def following(
-        self, text: tf.Tensor, prefix: tf.Tensor, *language: tf.Tensor
-    ) -> dict[str, tf.Tensor]:
-        """The pieces likeliest to follow beginnings of translations, compiled: `Alternatives`."""
-        return self._alternatives.compiled(text, prefix, *language)
-
-    def score(
-        self,
-        sentences: Sequence[str],
-        translations: Sequence[str],
-        target_language: str | None = None,
-    ) -> list[dict[str, Any]]:
-        """How probable translations are, token by token: see `TranslatorPredictor.score`."""
-        return TranslatorPredictor(self).towards(target_language).score(sentences, translations)
-
-    def _more_signatures(self) -> dict[str, Any]:
-        more = {
-            "tokens": self._tokens,
-            "alternatives": self._alternatives,
-            "phrases": self._phrases,
-        }
-        found = {name: each.portable for name, each in more.items()}
-        return {"score": self._scoring.portable, **found}
-
-    def _more_about(self) -> dict[str, Any]:
-        about: dict[str, Any] = {}
-        if self.target_languages:
-            about["target_languages"] = list(self.target_languages)
-        if self.confidence is not None:
-            about["confidence"] = dataclasses.asdict(self.confidence)
-        if self.context:
-            about["context"] = self.context
-        return about
+    ids: tf.RaggedTensor
+    is_empty: tf.Tensor
+    is_cut: tf.Tensor
 
 
-class Translator(FurtherFunctions):
+class Translator(Served):
     """A trained model, its tokenizer and a search as one function from text to text.
 
     It takes UTF-8 strings `(batch,)` and gives a dict of `translation` string, `score` float32, the
@@ -221,28 +156,26 @@ class Translator(FurtherFunctions):
             raise ValueError(
                 f"Translator: `new_tokens` must be positive{limit}. Received: {new_tokens}"
             )
-        self._new_tokens = new_tokens
         languages = LanguageChoice("Translator", tokenizer)
-        super().__init__("translator", *REQUEST, *languages.requests)
-        self._languages = languages
-        self._context: Context | None = getattr(tokenizer, "context", None)
-        self._lengths = lengths_for(
+        super().__init__("translator", model, REQUEST, *languages.requests)
+        self.tokenizer, self.padding = tokenizer, padding_of(model)
+        self.lengths = lengths_for(
             "Translator", model, tokenizer, source_lengths, LENGTHS, "source_lengths"
         )
+        self.languages = languages
+        self._context: Context | None = getattr(tokenizer, "context", None)
+        self._positions, self._new_tokens = positions, new_tokens
         if not model.built:
             model({name: np.ones((1, 1), "int32") for name in ("source", "target")})
-        self._hold(model)
-        self._tokenizer = tokenizer
-        # Of tokenizers that do not say it, END stands behind a source, and nothing before it.
+        # A tokenizer that does not name its marks has END behind a source, and nothing before it.
         self._marks = getattr(tokenizer, "source_marks", ((), (tokenizer.end_id,)))
-        if self._marked() > self._lengths[-1]:
+        self._num_marks = sum(map(len, self._marks)) + len(languages.requests)
+        if self._num_marks > self.longest:
             raise ValueError(
                 "Translator: `source_lengths` must have room for what stands before and behind a "
-                f"source, {self._marks}. Received: {self._lengths}"
+                f"source, {self._marks}. Received: {self.lengths}"
             )
         search = BeamSearch() if search is None else without_draft("Translator", search)
-        settings = search, shortlist
-        self._given_of = lambda: settings  # out of TensorFlow's sight
         start = search.constraints.boundaries.start
         self._start_id: Any = tokenizer.start_id if start is None else start
         if self._start_id is None:
@@ -251,40 +184,61 @@ class Translator(FurtherFunctions):
                 "a `start`, the token that decoding begins with (`decoder_start_token_id` of a "
                 f"published folder). Received: {type(tokenizer).__name__} without one"
             )
+        self._given_search, self._shortlist = search, shortlist
         self._search = languages.without_marks(search)
-        self._hold_seed(search)
+        self.make_seed(search)
+        self._is_sampled = isinstance(search, Sampling)
         self._lists: Lists | None = None
         if shortlist is not None:
             self._search = Shortlisted(shortlist, self._search)
             self._search.check(model)
-            marks = (padding_of(model), self._start_id, tokenizer.end_id)
-            self._lists = Lists(self._search, *marks)
-        self._make_further()
+            self._lists = Lists(self._search, self.padding, self._start_id, tokenizer.end_id)
+        self._results = RESULTS
+        if (number := sequences_of(self._search)) > 1:
+            self._results = RESULTS | {
+                "translations": tf.TensorSpec([None, number], tf.string),
+                "scores": tf.TensorSpec([None, number], tf.float32),
+            }
+        self._phrases = DemandedPhrases(self)
+        self._scores, self._alternatives = GivenTranslations(self), Alternatives(self)
+        self.confidence = None
 
     @property
     def search(self) -> Search:
-        """What chooses tokens; marks are banned."""
+        """The search that chooses tokens; marks are banned."""
         return self._search
 
     @property
     def target_marks(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Ids before and behind a target: START, and the token of a language behind it; END."""
-        boundaries = self._search.constraints.boundaries
-        marks = (self._start_id, boundaries.first)
-        return tuple(each for each in marks if each is not None), (self._tokenizer.end_id,)
+        marks = (self._start_id, self._search.constraints.boundaries.first)
+        return tuple(mark for mark in marks if mark is not None), (self.tokenizer.end_id,)
 
     @property
     def target_languages(self) -> tuple[str, ...]:
-        """Codes of the languages of which each sentence must be asked for in one; often none."""
-        return self._languages.codes
+        """Codes of the languages to choose from, of which a request names one for each text."""
+        return self.languages.codes
 
     @property
     def context(self) -> int:
-        """How many previous sentences it reads before the one that it translates; often 0."""
+        """Number of previous sentences that it reads before the one that it translates."""
         return self._context.sentences if self._context else 0
 
+    @property
+    def confidence(self) -> ConfidenceCurve | None:
+        """The expected quality of a translation by its log-probability, or None.
+
+        See `fitting.calibrate_confidence`.
+        """
+        return self._confidence
+
+    @confidence.setter
+    def confidence(self, curve: ConfidenceCurve | None) -> None:
+        self._confidence = curve
+        self._tokens = TokenScores(self)  # which has another output with a curve
+
     def most_tokens(self, source_length: Any) -> Any:
-        """Most tokens of a translation, END included, of a source of so many ids.
+        """Returns the most tokens of a translation, END included, of a source of so many ids.
 
         Args:
             source_length: An integer, or an int32 tensor.
@@ -297,146 +251,161 @@ class Translator(FurtherFunctions):
         is_number = isinstance(source_length, int)
         minimum, maximum = (min, max) if is_number else (tf.minimum, tf.maximum)
         most = maximum(most_tokens(source_length, minimum), self._search.constraints.min_length)
-        positions = getattr(self._model, "most_positions", None)
-        return most if positions is None else minimum(most, positions)
+        return most if self._positions is None else minimum(most, self._positions)
 
-    def _marked(self) -> int:
-        """Number of marks beside a source."""
-        return sum(map(len, self._marks)) + len(self._languages.requests)
+    def answer(self, *arguments: Any, phrases: Sequence[tf.Tensor] = ()) -> dict[str, tf.Tensor]:
+        """Translates a request: encodes it, searches in rounds, and joins the pieces.
 
-    def _sources(
-        self, text: tf.Tensor, *language: tf.Tensor
-    ) -> tuple[tf.RaggedTensor, tf.Tensor, tf.Tensor]:
-        """Ids with marks, which texts are empty, and which are cut."""
-        longest = self._lengths[-1]
-        text, cut = bounded(text, longest, end=self._context is not None)
-        ids = self._tokenizer.tokenize(text)
-        lengths, room = ids.row_lengths(), longest - self._marked()
+        Args:
+            *arguments: Texts, strings `(batch,)`; their languages, if there is a choice; and the
+                `Rounds` that compute.
+            phrases: Nothing, or the ids of the phrases that each translation must hold.
+        """
+        *request, rounds = arguments
+        sources = self.encode(*request)
+        translate = functools.partial(self._translate, rounds)
+        numbers = self.row_numbers(sources.ids)
+        outputs = rounds.run_by_length(translate, sources.ids, self._results, numbers, *phrases)
+        return self.finish(sources, outputs)
+
+    def encode(self, text: tf.Tensor, *language: tf.Tensor) -> Sources:
+        """Tokenizes texts, and puts their marks and languages beside them."""
+        longest = self.lengths[-1]
+        text, is_shortened = bounded(text, longest, end=self._context is not None)
+        ids = self.tokenizer.tokenize(text)
+        lengths, room = ids.row_lengths(), longest - self._num_marks
         if self._context is not None:
             ids, lengths = self._context.within(ids, room)
         marked = in_marks(ids[:, :room], self._marks)
-        marked = tf.concat([*self._languages.marks(text, *language), marked], axis=1)
-        return marked, lengths == 0, (lengths > room) | cut
-
-    def _answer(self, *given: Any) -> dict[str, tf.Tensor]:
-        *request, rounds = given
-        return self.answer(request, rounds)
-
-    def answer(
-        self, request: Sequence[tf.Tensor], rounds: Rounds, *phrases: tf.Tensor
-    ) -> dict[str, tf.Tensor]:
-        """Answers texts (and languages), with ids of phrases if such are demanded."""
-        sources, empty, cut = self._sources(*request)
-
-        def compute(
-            ids: tf.RaggedTensor, rows: tf.Tensor, *phrases: tf.Tensor
-        ) -> dict[str, tf.Tensor]:
-            return self._translate(ids, rows, rounds, *phrases)
-
-        numbers = self._row_numbers(sources)
-        found = rounds.run_by_length(compute, sources, self._results(), numbers, *phrases)
-        answer = {
-            "translation": tf.where(empty, "", found["translation"]),
-            "score": tf.where(empty, 0.0, found["score"]),
-            "finished": found["finished"] | empty,
-            "truncated": cut,
-        }
-        if "translations" in found:
-            answer["translations"] = tf.where(empty[:, None], "", found["translations"])
-            answer["scores"] = tf.where(empty[:, None], 0.0, found["scores"])
-        return answer
-
-    def _results(self) -> dict[str, tf.TensorSpec]:
-        """Names and shapes of what `_translate` gives."""
-        number = sequences_of(self._search)
-        if number == 1:
-            return RESULTS
-        every = {"translations": tf.string, "scores": tf.float32}
-        return RESULTS | {name: tf.TensorSpec([None, number], of) for name, of in every.items()}
+        if language:
+            marked = tf.concat([*self.languages.marks(text, *language), marked], axis=1)
+        return Sources(marked, lengths == 0, (lengths > room) | is_shortened)
 
     def _translate(
-        self, ids: tf.RaggedTensor, rows: tf.Tensor, rounds: Rounds, *phrases: tf.Tensor
+        self, rounds: Rounds, ids: tf.RaggedTensor, numbers: tf.Tensor, *phrases: tf.Tensor
     ) -> dict[str, tf.Tensor]:
-        tokens, scores, finished = self._every(ids, rows, rounds, *phrases)
-        texts = self._tokenizer.detokenize(tokens)
+        """Translates the sources of a round; see `find_tokens` for the arguments."""
+        tokens, scores, finished = self.find_tokens(rounds, ids, numbers, *phrases)
+        texts = self.tokenizer.detokenize(tokens)
         if tokens.shape.rank == 2:
             return {"translation": texts, "score": scores, "finished": finished}
         best = {"translation": texts[:, 0], "score": scores[:, 0], "finished": finished[:, 0]}
         return best | {"translations": texts, "scores": scores}
 
-    def _found(
-        self, ids: tf.RaggedTensor, numbers: tf.Tensor, rounds: Rounds, *phrases: tf.Tensor
+    def find_tokens(
+        self, rounds: Rounds, ids: tf.RaggedTensor, numbers: tf.Tensor, *phrases: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Tokens `(batch, length)`, scores and `finished` `(batch,)`: the best, or the first."""
-        tokens, scores, finished = self._every(ids, numbers, rounds, *phrases)
-        if tokens.shape.rank == 3:
-            return tokens[:, 0], scores[:, 0], finished[:, 0]
-        return tokens, scores, finished
-
-    def _every(
-        self, ids: tf.RaggedTensor, numbers: tf.Tensor, rounds: Rounds, *phrases: tf.Tensor
-    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Tokens `(batch, [n,] length)`, scores and `finished` `(batch, [n])` of a round.
-
-        `numbers` are those of its rows in their request.
-        """
-        search, padding = rounds.program(self._decode), padding_of(self._model)
-
-        def decode_rows(rows: int | None) -> Any:
-            # Made here: of a tensor that both branches share TensorFlow folds the number of rows
-            # into a wrong constant.
-            source = rounds.padded(ids, self._lengths, padding)
-            source = tf.ensure_shape(source, [rows, None])
-            drawn = self.drawn(ids, self.most_tokens(tf.shape(source)[1]), numbers)
-            if phrases:  # of any tokens, so lists do not count
-                asked = [tf.ensure_shape(each, [rows, *each.shape[1:]]) for each in phrases]
-                return search(source, drawn, rounds.stages, None, *asked)
-            lists = None if self._lists is None else self._lists.within(source, rounds.compiled)
-            return search(source, drawn, rounds.stages, lists)
-
-        result: tuple[tf.Tensor, tf.Tensor, tf.Tensor] = alone_or_not(ids, decode_rows)
-        return result
-
-    def drawn(self, ids: tf.RaggedTensor, most: tf.Tensor, rows: tf.Tensor) -> tf.Tensor | None:
-        """Hook: the random numbers in [0, 1) of `Sampling` for a round, None for other searches.
+        """Searches for the translations of a round.
 
         Args:
-            ids: Of its sources, int32 `(batch, None)`.
-            most: Tokens of each translation, at most.
+            rounds: The `Rounds` that compute.
+            ids: Sources with marks, int32 `(batch, None)`.
+            numbers: Numbers of the sources in their request, int32 `(batch,)`.
+            *phrases: Nothing, or ids of phrases `(batch, number, forms, length)`.
+
+        Returns:
+            Tokens `(batch, [n,] length)`, scores and `finished` `(batch, [n])`.
+        """
+        decode_program = rounds.program(self._decode)
+
+        def decode_rows(num_rows: int | None) -> Any:
+            # The source is made here. From a tensor that both branches share TensorFlow would take
+            # a wrong constant as the number of rows.
+            source = rounds.padded(ids, self.lengths, self.padding)
+            source = tf.ensure_shape(source, [num_rows, None])
+            draws = None
+            if self._is_sampled:
+                draws = self.drawn(ids, self.most_tokens(tf.shape(source)[1]), numbers)
+            if phrases:  # which may hold any token, so lists do not count
+                shaped = [tf.ensure_shape(x, [num_rows, *x.shape[1:]]) for x in phrases]
+                return decode_program(source, draws, rounds.stages, None, *shaped)
+            lists = None if self._lists is None else self._lists.within(source, rounds.compiled)
+            return decode_program(source, draws, rounds.stages, lists)
+
+        # A row alone is traced apart: layers take quicker ways when they know that it is one.
+        return tf.cond(tf.equal(ids.nrows(), 1), lambda: decode_rows(1), lambda: decode_rows(None))
+
+    def drawn(self, ids: tf.RaggedTensor, most: tf.Tensor, rows: tf.Tensor) -> tf.Tensor | None:
+        """Draws the random numbers in [0, 1) of `Sampling` for a round: a hook.
+
+        Args:
+            ids: Ids of the sources, int32 `(batch, None)`.
+            most: Most tokens of each translation.
             rows: Numbers of the sources in their request, int32 `(batch,)`.
 
         Returns:
-            float32 `(batch, most, samples)`.
+            float32 `(batch, most, samples)`; None for other searches.
         """
         return uniform(self._search, most, rows, self.seed)
 
     def _decode(
         self,
         source: tf.Tensor,
-        drawn: Any,
+        draws: Any,
         stages: int | None,
         lists: Sequence[tf.Tensor] | None = None,
         *phrases: tf.Tensor,
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Tokens, scores and `finished` of dense ids: within lists, or with phrases, if given."""
-        padding = padding_of(self._model)
-        # Each sentence's limit follows from its own length, whatever it is padded to: what it
-        # becomes must not depend on its neighbours in the batch.
-        pieces = tf.reduce_sum(tf.cast(source != padding, tf.int32), axis=1)
-        cut = self.most_tokens(pieces)
-        fewest, most = self._search.constraints.limits(pieces)
-        length = self.most_tokens(tf.shape(source)[1])
-        forced = tf.fill([source.shape[0] or tf.shape(source)[0], length], padding)
-        start, end = self._start_id, self._tokenizer.end_id
+        """Searches for the translations of padded ids: within lists, or with phrases."""
+        # Each sentence's limit follows from its own length, whatever it is padded to: its
+        # translation must not depend on its neighbours in the batch.
+        lengths = tf.reduce_sum(tf.cast(source != self.padding, tf.int32), axis=1)
+        fewest, most = self._search.constraints.limits(lengths)
+        width = self.most_tokens(tf.shape(source)[1])
         request = Request(
-            forced, start, end, fewest, most, drawn, padding_id=padding, cut_lengths=cut
+            tf.fill([source.shape[0] or tf.shape(source)[0], width], self.padding),
+            self._start_id,
+            self.tokenizer.end_id,
+            fewest,
+            most,
+            draws,
+            padding_id=self.padding,
+            cut_lengths=self.most_tokens(lengths),
         )
         search, within = self._search, None if lists is None else Within(*lists)
         if phrases:
             request = request._replace(phrases=phrases[0], joints=self._phrases.joints)
             search = self._phrases.search_of(search)
-        found = decode(self._model, source, search, request, stages, within=within)
-        return found["tokens"], found["scores"], found["finished"]
+        result = decode(self.model, source, search, request, stages, within=within)
+        return result["tokens"], result["scores"], result["finished"]
+
+    def finish(self, sources: Sources, outputs: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        """Returns the answer for all rows; the translation of an empty text is empty."""
+        is_empty = sources.is_empty
+        answer = {
+            "translation": tf.where(is_empty, "", outputs["translation"]),
+            "score": tf.where(is_empty, 0.0, outputs["score"]),
+            "finished": outputs["finished"] | is_empty,
+            "truncated": sources.is_cut,
+        }
+        if "translations" in outputs:
+            answer["translations"] = tf.where(is_empty[:, None], "", outputs["translations"])
+            answer["scores"] = tf.where(is_empty[:, None], 0.0, outputs["scores"])
+        return answer
+
+    def further_signatures(self) -> dict[str, Signature]:
+        return {
+            "score": self._scores.signature,
+            "tokens": self._tokens.signature,
+            "alternatives": self._alternatives.signature,
+            "phrases": self._phrases.signature,
+        }
+
+    def resources(self) -> dict[str, Any]:
+        further = {"target_tokenizer": self._scores.tokenizer}
+        if self._lists is not None:
+            further["shortlist"] = self._lists
+        return super().resources() | further
+
+    def description(self) -> dict[str, Any]:
+        description = super().description()
+        if self.target_languages:
+            description["target_languages"] = list(self.target_languages)
+        if self.confidence is not None:
+            description["confidence"] = dataclasses.asdict(self.confidence)
+        if self.context:
+            description["context"] = self.context
+        return description
 
     def changed(
         self,
@@ -450,11 +419,10 @@ class Translator(FurtherFunctions):
         Args:
             new_tokens, search, seed, n_best: As `TranslatorPredictor.predict` takes them.
         """
-        own, shortlist = self._given_of()
-        search = changed_search("Translator", own, search, seed, n_best)
+        search = changed_search("Translator", self._given_search, search, seed, n_best)
         number = self._new_tokens if new_tokens is None else new_tokens
-        named = (self._model, self._tokenizer, search, self._lengths, shortlist, number)
-        return Translator(*named)
+        settings = (search, self.lengths, self._shortlist, number)
+        return Translator(self.model, self.tokenizer, *settings)
 
     def stream(
         self,
@@ -478,33 +446,38 @@ class Translator(FurtherFunctions):
             ValueError: If the search is neither `Greedy()` nor `Sampling(...)` of one sample, or
                 as `translate`.
         """
-        search, padding = self._search, padding_of(self._model)
-        check_streamable("Translator", search)
+        check_streamable("Translator", self._search)
         if wrong := refused_context(sentence, self.context):
             raise ValueError(f"Translator: a sentence {wrong}")
-        languages = self._languages.given(target_language, 1)
-        ids, empty, cut = self._sources(strings([sentence]), *languages)
-        source = self._rounds.padded(ids, self._lengths, padding)
+        languages = self.languages.given(target_language, 1)
+        sources = self.encode(strings([sentence]), *languages)
+        source = self.compiled_rounds.padded(sources.ids, self.lengths, self.padding)
         most = self.most_tokens(source.shape[1])
-        drawn = self.drawn(ids, tf.constant(most), self._row_numbers(ids))
-        pieces = tf.reduce_sum(tf.cast(source != padding, tf.int32), axis=1)
-        forced, limits = np.full((1, most), padding, "int32"), self.most_tokens(pieces).numpy()
-        named = (self._model, source.numpy(), forced, limits, search, self._start_id)
+        draws = None
+        if self._is_sampled:
+            draws = self.drawn(sources.ids, tf.constant(most), self.row_numbers(sources.ids))
+        lengths = tf.reduce_sum(tf.cast(source != self.padding, tf.int32), axis=1)
         parts = run_in_parts(
             "Translator",
-            *named,
-            self._tokenizer.end_id,
-            None if drawn is None else drawn.numpy(),
+            self.model,
+            source.numpy(),
+            np.full((1, most), self.padding, "int32"),
+            self.most_tokens(lengths).numpy(),
+            self._search,
+            self._start_id,
+            self.tokenizer.end_id,
+            None if draws is None else draws.numpy(),
             tokens_at_a_time=tokens_at_a_time,
         )
 
         def texts_of(rows: list[list[int]]) -> list[str]:
-            texts = self._tokenizer.detokenize(tf.ragged.constant(rows, tf.int32)).numpy()
+            texts = self.tokenizer.detokenize(tf.ragged.constant(rows, tf.int32)).numpy()
             return [text.decode("utf-8", "replace") for text in texts]
 
-        if empty[0]:  # an empty text has an empty translation
+        if sources.is_empty[0]:  # an empty text has an empty translation
             parts = iter((Part([], True),))
-        return TextStream(parts, texts_of, byte_id(self._tokenizer), truncated=bool(cut[0]))
+        is_cut = bool(sources.is_cut[0])
+        return TextStream(parts, texts_of, byte_id(self.tokenizer), truncated=is_cut)
 
     def translate(
         self,
@@ -528,14 +501,24 @@ class Translator(FurtherFunctions):
                 or if `phrases` are not one list for each sentence, or a sentence has more previous
                 ones than `context`.
         """
-        given = strings(sentences), *self._languages.given(target_language, len(sentences))
-        for wrong in filter(None, (refused_context(each, self.context) for each in sentences)):
-            raise ValueError(f"Translator: a sentence {wrong}")
+        request = strings(sentences), *self.languages.given(target_language, len(sentences))
+        for sentence in sentences:
+            if wrong := refused_context(sentence, self.context):
+                raise ValueError(f"Translator: a sentence {wrong}")
         language = target_language if isinstance(target_language, str) else None
         demanded = Demanded(glossary, keep_placeables, language)
         rows = demanded.rows("Translator", sentences, phrases)
-        found = answer_with(rows, self, self.with_phrases, *given)
-        return [text.decode() for text in np.asarray(found["translation"])]
+        answer = answer_with(rows, self, self._phrases.signature.compiled, *request)
+        return [text.decode() for text in np.asarray(answer["translation"])]
+
+    def score(
+        self,
+        sentences: Sequence[str],
+        translations: Sequence[str],
+        target_language: str | None = None,
+    ) -> list[dict[str, Any]]:
+        """Scores translations, token by token: see `TranslatorPredictor.score`."""
+        return TranslatorPredictor(self).towards(target_language).score(sentences, translations)
 
 
 def translator(

@@ -1,24 +1,56 @@
 """Further signatures of a translator: scores, alternatives, and phrases that must be there."""
 
 import dataclasses
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
 from keras_transformers.generation import BeamSearch, Shortlisted
-from keras_transformers.generation.request import padding_of, vocabularies_of
+from keras_transformers.generation.request import most_tokens, vocabularies_of
 from keras_transformers.generation.search import Search
 from keras_transformers.tasks.rounds import Rounds
+from keras_transformers.tasks.served import bounded
 from keras_transformers.tasks.text_signatures import TextSignature
 from keras_transformers.tasks.translation_predictor import MOST_ALTERNATIVES, MOST_PHRASES
 from keras_transformers.tasks.translation_quality import ConfidenceCurve
-from keras_transformers.text.tokenizers import rows_of
+from keras_transformers.text.tokenizers import in_marks, rows_of
 
 PAIR = (
     tf.TensorSpec([None], tf.string, name="text"),
     tf.TensorSpec([None], tf.string, name="translation"),
 )
+
+
+class Targets(NamedTuple):
+    """Translations of a request as the model reads them.
+
+    Attributes:
+        ids: Token ids between marks, int32 `(batch, None)`.
+        is_cut: Texts of which the end was cut off, bool `(batch,)`.
+        lengths: Lengths that rows are padded to.
+    """
+
+    ids: tf.RaggedTensor
+    is_cut: tf.Tensor
+    lengths: list[int]
+
+
+def encode_targets(
+    signature: TextSignature, texts: tf.Tensor, before: tuple[int, ...], after: tuple[int, ...] = ()
+) -> Targets:
+    """Tokenizes translations, and puts marks before and behind them."""
+    translator = signature.exporter
+    limits = {
+        *map(most_tokens, translator.lengths),
+        *map(translator.most_tokens, translator.lengths),
+    }
+    lengths = [limit + len(before) for limit in sorted(limits)]
+    texts, is_shortened = bounded(texts, lengths[-1])
+    ids = signature.tokenizer.tokenize(texts)
+    room = lengths[-1] - len(before) - len(after)
+    marked = in_marks(ids[:, :room], (before, after))
+    return Targets(marked, (ids.row_lengths() > room) | is_shortened, lengths)
 
 
 class GivenTranslations(TextSignature):
@@ -36,34 +68,34 @@ class GivenTranslations(TextSignature):
     """
 
     def __init__(self, translator: Any) -> None:
-        super().__init__("given_translations", translator, (*PAIR, *translator.languages_asked))
+        super().__init__(translator, *PAIR, *translator.languages.requests)
 
-    def _answer(self, *given: tf.Tensor, rounds: Rounds) -> dict[str, tf.Tensor]:
-        text, translation, *language = given
-        translator = self._exporter
-        sources, _, cut = translator._sources(text, *language)
+    def answer(self, *arguments: Any) -> dict[str, tf.Tensor]:
+        text, translation, *language, rounds = arguments
+        translator = self.exporter
+        sources = translator.encode(text, *language)
         before, after = translator.target_marks
-        targets, too_long, lengths = self._targets(translation, before, after)
-        chosen = len(before)
-        widest = lengths[-1] - chosen
+        targets = encode_targets(self, translation, before, after)
+        num_marks = len(before)
+        width = targets.lengths[-1] - num_marks
 
-        def compute(sources: tf.RaggedTensor, targets: tf.RaggedTensor) -> dict[str, tf.Tensor]:
-            padding = padding_of(translator._model)
-            found = rounds.program(translator.log_probabilities)(
-                rounds.padded(sources, translator._lengths, padding),
-                rounds.padded(targets, lengths, padding),
-            )[:, chosen - 1 :]
-            short = widest - tf.shape(found)[1]
-            return {"log_probabilities": tf.pad(found, [[0, 0], [0, short]])}
+        def score(source_ids: tf.RaggedTensor, ids: tf.RaggedTensor) -> dict[str, tf.Tensor]:
+            values = rounds.program(translator.model.log_probabilities)(
+                rounds.padded(source_ids, translator.lengths, translator.padding),
+                rounds.padded(ids, targets.lengths, translator.padding),
+            )[:, num_marks - 1 :]
+            missing = width - tf.shape(values)[1]
+            return {"log_probabilities": tf.pad(values, [[0, 0], [0, missing]])}
 
-        results = {"log_probabilities": tf.TensorSpec([None, widest], tf.float32)}
-        found = rounds.run_by_length(compute, sources, results, targets)["log_probabilities"]
-        tokens = tf.ragged.map_flat_values(self._pieces, targets[:, chosen:]).to_tensor("")
+        results = {"log_probabilities": tf.TensorSpec([None, width], tf.float32)}
+        outputs = rounds.run_by_length(score, sources.ids, results, targets.ids)
+        values = outputs["log_probabilities"]
+        pieces = tf.ragged.map_flat_values(self.pieces, targets.ids[:, num_marks:]).to_tensor("")
         return {
-            "score": tf.reduce_sum(found, axis=1),
-            "log_probabilities": found[:, : tf.shape(tokens)[1]],
-            "tokens": tokens,
-            "truncated": cut | too_long,
+            "score": tf.reduce_sum(values, axis=1),
+            "log_probabilities": values[:, : tf.shape(pieces)[1]],
+            "tokens": pieces,
+            "truncated": sources.is_cut | targets.is_cut,
         }
 
 
@@ -85,63 +117,63 @@ class TokenScores(TextSignature):
     """
 
     def __init__(self, translator: Any) -> None:
-        super().__init__("token_scores", translator, translator._requests)
+        super().__init__(translator, *translator.requests)
 
-    def _answer(self, *request: tf.Tensor, rounds: Rounds) -> dict[str, tf.Tensor]:
-        translator = self._exporter
-        sources, empty, cut = translator._sources(*request)
+    def answer(self, *arguments: Any) -> dict[str, tf.Tensor]:
+        *request, rounds = arguments
+        translator = self.exporter
+        sources = translator.encode(*request)
         before, _ = translator.target_marks
-        # The search starts behind START, and puts itself what a language begins with.
-        starts, chosen = before[:1], max(len(before) - 1, 0)
-        padding = padding_of(translator._model)
-        widest = translator.most_tokens(translator.longest)
+        # The search starts behind START, and itself writes the token of a language.
+        start, num_marks = before[:1], max(len(before) - 1, 0)
+        padding, width = translator.padding, translator.most_tokens(translator.longest)
 
-        def compute(ids: tf.RaggedTensor, rows: tf.Tensor) -> dict[str, tf.Tensor]:
-            tokens, scores, finished = translator._found(ids, rows, rounds)
-            target = tf.concat([rows_of(starts, tf.shape(tokens)[0]), tokens], axis=1)
-            source = rounds.padded(ids, translator._lengths, padding)
-            found = rounds.program(translator.log_probabilities)(source, target)
-            short = [[0, 0], [0, widest - tf.shape(tokens)[1]]]
+        def translate(ids: tf.RaggedTensor, rows: tf.Tensor) -> dict[str, tf.Tensor]:
+            tokens, scores, finished = translator.find_tokens(rounds, ids, rows)
+            if tokens.shape.rank == 3:  # of several translations the best, or the first
+                tokens, scores, finished = tokens[:, 0], scores[:, 0], finished[:, 0]
+            target = tf.concat([rows_of(start, tf.shape(tokens)[0]), tokens], axis=1)
+            source = rounds.padded(ids, translator.lengths, padding)
+            values = rounds.program(translator.model.log_probabilities)(source, target)
+            missing = [[0, 0], [0, width - tf.shape(tokens)[1]]]
             return {
-                "translation": translator._tokenizer.detokenize(tokens),
+                "translation": translator.tokenizer.detokenize(tokens),
                 "score": scores,
                 "finished": finished,
-                "ids": tf.pad(tokens, short, constant_values=padding),
-                "log_probabilities": tf.pad(found, short),
+                "ids": tf.pad(tokens, missing, constant_values=padding),
+                "log_probabilities": tf.pad(values, missing),
             }
 
         results = {
             "translation": tf.TensorSpec([None], tf.string),
             "score": tf.TensorSpec([None], tf.float32),
             "finished": tf.TensorSpec([None], tf.bool),
-            "ids": tf.TensorSpec([None, widest], tf.int32),
-            "log_probabilities": tf.TensorSpec([None, widest], tf.float32),
+            "ids": tf.TensorSpec([None, width], tf.int32),
+            "log_probabilities": tf.TensorSpec([None, width], tf.float32),
         }
-        found = rounds.run_by_length(compute, sources, results, translator._row_numbers(sources))
-        ids = found["ids"][:, chosen:]
-        real = (ids != padding) & ~empty[:, None]
-        scores = self._token_scores(ids, found["log_probabilities"][:, chosen:], real)
+        numbers = translator.row_numbers(sources.ids)
+        outputs = rounds.run_by_length(translate, sources.ids, results, numbers)
+        ids = outputs["ids"][:, num_marks:]
+        is_real = (ids != padding) & ~sources.is_empty[:, None]
+        values = outputs["log_probabilities"][:, num_marks:]
+        answer = translator.finish(sources, outputs) | self.score_tokens(ids, values, is_real)
         if translator.confidence is not None:
-            number = tf.reduce_sum(tf.cast(real, tf.float32), axis=1)
-            mean = tf.math.divide_no_nan(scores["log_probability"], number)
-            scores["confidence"] = _on_curve(mean, translator.confidence)
-        return {
-            "translation": tf.where(empty, "", found["translation"]),
-            "score": tf.where(empty, 0.0, found["score"]),
-            "finished": found["finished"] | empty,
-            "truncated": cut,
-            **scores,
-        }
+            number = tf.reduce_sum(tf.cast(is_real, tf.float32), axis=1)
+            mean = tf.math.divide_no_nan(answer["log_probability"], number)
+            answer["confidence"] = _on_curve(mean, translator.confidence)
+        return answer
 
 
 def _on_curve(x: tf.Tensor, curve: ConfidenceCurve) -> tf.Tensor:
-    """What `curve(x)` gives, in the graph."""
-    scores, qualities = (tf.constant(x, tf.float32) for x in (curve.scores, curve.qualities))
+    """Returns `curve(x)`, computed in the graph."""
+    scores = tf.constant(curve.scores, tf.float32)
+    qualities = tf.constant(curve.qualities, tf.float32)
     x = tf.clip_by_value(x, scores[0], scores[-1])
     right = tf.minimum(tf.searchsorted(scores, x, side="right"), len(curve.scores) - 1)
     left = tf.maximum(right - 1, 0)
-    (x0, x1), (y0, y1) = ([tf.gather(of, i) for i in (left, right)] for of in (scores, qualities))
-    return y0 + tf.math.divide_no_nan(x - x0, x1 - x0) * (y1 - y0)
+    start, end = tf.gather(scores, left), tf.gather(scores, right)
+    lower, upper = tf.gather(qualities, left), tf.gather(qualities, right)
+    return lower + tf.math.divide_no_nan(x - start, end - start) * (upper - lower)
 
 
 PHRASES = tf.TensorSpec([None, None], tf.string, name="phrases")
@@ -166,44 +198,41 @@ class DemandedPhrases(TextSignature):
     """
 
     def __init__(self, translator: Any) -> None:
-        super().__init__("demanded_phrases", translator, (*translator._requests, PHRASES))
-        self._known: tuple[Any, ...] | None = None
+        super().__init__(translator, *translator.requests, PHRASES)
+        self._properties: tuple[Any, ...] | None = None
 
     @property
     def joints(self) -> tuple[Any, Any, Any]:
-        """Which ids go on with a number, and behind which numbers go on: see `Request`."""
-        return self._of_tokenizer()[0]
+        """Ids that continue a number, and ids behind which a number continues: see `Request`."""
+        return self._tokenizer_properties()[0]
 
     @staticmethod
     def search_of(search: Search) -> Search:
-        """The search for translations that hold phrases, in the place of a translator's own."""
+        """Returns the search for translations that hold phrases."""
         search = search.search if isinstance(search, Shortlisted) else search
         if isinstance(search, BeamSearch):
             return dataclasses.replace(search, beam_size=2 * search.beam_size)
         return search
 
-    def _of_tokenizer(self) -> tuple[Any, ...]:
-        """Joints, the blank that begins a word, the ids of the probe, and the unknown id."""
-        if self._known is None:
+    def _tokenizer_properties(self) -> tuple[Any, ...]:
+        """Returns the joints, the blank that begins a word, and the ids of the probe."""
+        if self._properties is None:
             with tf.init_scope():
-                tokenizer = self._tokenizer
+                tokenizer = self.tokenizer
                 pieces = tokenizer.pieces(range(tokenizer.vocab_size))
-                short = (0, self._vocab() - len(pieces))
-                first = np.pad([piece[:1].isdecimal() for piece in pieces], short)
-                links = np.pad([piece in MARKS for piece in pieces], short)
-                last = np.pad([piece[-1:].isdecimal() for piece in pieces], short) | links
+                vocab_size = vocabularies_of(self.exporter.model)[1] or tokenizer.vocab_size
+                missing = (0, vocab_size - len(pieces))
+                first = np.pad([piece[:1].isdecimal() for piece in pieces], missing)
+                links = np.pad([piece in MARKS for piece in pieces], missing)
+                last = np.pad([piece[-1:].isdecimal() for piece in pieces], missing) | links
                 one, two = tokenizer.tokenize([PROBE, f"{PROBE} {PROBE}"]).to_list()
                 blank = "" if one + one == two else " "
-                self._known = (first, last, links), blank, one
-        return self._known
+                self._properties = (first, last, links), blank, one
+        return self._properties
 
-    def _vocab(self) -> int:
-        of_targets = vocabularies_of(self._exporter._model)[1]
-        return of_targets or self._tokenizer.vocab_size
-
-    def _answer(self, *given: tf.Tensor, rounds: Rounds) -> dict[str, tf.Tensor]:
-        *request, phrases = given
-        translator = self._exporter
+    def answer(self, *arguments: Any) -> dict[str, tf.Tensor]:
+        *request, phrases, rounds = arguments
+        translator = self.exporter
         shape = tf.shape(phrases)
         said = f"Translator: `phrases` must have a row for each text, of at most {MOST_PHRASES}."
         fits = [tf.debugging.assert_equal(shape[0], tf.size(request[0]), said)]
@@ -212,20 +241,20 @@ class DemandedPhrases(TextSignature):
             ids = self._forms(tf.identity(phrases), rounds)
         # The number is known beforehand, so that a search knows how many candidates there are.
         short = [[0, 0], [0, MOST_PHRASES - shape[1]], [0, 0], [0, 0]]
-        ids = tf.pad(ids, short, constant_values=padding_of(translator._model))
+        ids = tf.pad(ids, short, constant_values=translator.padding)
         ids = tf.ensure_shape(ids, [None, MOST_PHRASES, FORMS, None])
-        return translator.answer(request, rounds, ids)
+        return translator.answer(*request, rounds, phrases=[ids])
 
     def _forms(self, phrases: tf.Tensor, rounds: Rounds) -> tf.Tensor:
         """Ids `(batch, number, 3, length)` of the forms of each.
 
         As a word; right behind something else; and as a word with the other decimal mark.
         """
-        _, blank, probe = self._of_tokenizer()
-        translator, flat = self._exporter, tf.reshape(phrases, [-1])
-        padding = padding_of(translator._model)
-        words = self._tokenizer.tokenize(tf.where(flat == "", "", blank + flat))
-        behind = self._tokenizer.tokenize(PROBE + flat)
+        _, blank, probe = self._tokenizer_properties()
+        translator, flat = self.exporter, tf.reshape(phrases, [-1])
+        padding = translator.padding
+        words = self.tokenizer.tokenize(tf.where(flat == "", "", blank + flat))
+        behind = self.tokenizer.tokenize(PROBE + flat)
         apart = tf.reduce_all(
             behind[:, : len(probe)].to_tensor(-1, shape=[None, len(probe)]) == probe, axis=1
         )
@@ -234,8 +263,8 @@ class DemandedPhrases(TextSignature):
         other = tf.where(
             tf.strings.regex_full_match(flat, r"\d+[.,]\d+"), _with_other_mark(flat), ""
         )
-        others = self._tokenizer.tokenize(tf.where(other == "", "", blank + other))
-        unknown = getattr(self._tokenizer, "unknown_id", -1)
+        others = self.tokenizer.tokenize(tf.where(other == "", "", blank + other))
+        unknown = getattr(self.tokenizer, "unknown_id", -1)
         forms = []
         for ids, may_be in ((words, True), (behind[:, len(probe) :], apart), (others, True)):
             lacks = tf.reduce_any(ids == unknown, axis=1)
@@ -280,37 +309,37 @@ class Alternatives(TextSignature):
     """
 
     def __init__(self, translator: Any) -> None:
-        super().__init__("alternatives", translator, (*PREFIX, *translator.languages_asked))
+        super().__init__(translator, *PREFIX, *translator.languages.requests)
 
-    def _answer(self, *given: tf.Tensor, rounds: Rounds) -> dict[str, tf.Tensor]:
-        text, prefix, *language = given
-        translator = self._exporter
-        sources, _, cut = translator._sources(text, *language)
+    def answer(self, *arguments: Any) -> dict[str, tf.Tensor]:
+        text, prefix, *language, rounds = arguments
+        translator = self.exporter
+        sources = translator.encode(text, *language)
         before, _ = translator.target_marks
-        targets, too_long, lengths = self._targets(prefix, before)
-        number = min(MOST_ALTERNATIVES, self._tokenizer.vocab_size)
+        prefixes = encode_targets(self, prefix, before)
+        number = min(MOST_ALTERNATIVES, self.tokenizer.vocab_size)
 
-        def compute(sources: tf.RaggedTensor, targets: tf.RaggedTensor) -> dict[str, tf.Tensor]:
-            padding = padding_of(translator._model)
-            values, ids = rounds.program(self._likeliest)(
-                rounds.padded(sources, translator._lengths, padding),
-                rounds.padded(targets, lengths, padding),
+        def find(source_ids: tf.RaggedTensor, ids: tf.RaggedTensor) -> dict[str, tf.Tensor]:
+            values, best = rounds.program(self._find_likeliest)(
+                rounds.padded(source_ids, translator.lengths, translator.padding),
+                rounds.padded(ids, prefixes.lengths, translator.padding),
             )
-            return {"log_probabilities": values, "ids": ids}
+            return {"log_probabilities": values, "ids": best}
 
         results = {
             "log_probabilities": tf.TensorSpec([None, number], tf.float32),
             "ids": tf.TensorSpec([None, number], tf.int32),
         }
-        found = rounds.run_by_length(compute, sources, results, targets)
+        outputs = rounds.run_by_length(find, sources.ids, results, prefixes.ids)
         return {
-            "tokens": self._pieces(found["ids"]),
-            "log_probabilities": found["log_probabilities"],
-            "truncated": cut | too_long,
+            "tokens": self.pieces(outputs["ids"]),
+            "log_probabilities": outputs["log_probabilities"],
+            "truncated": sources.is_cut | prefixes.is_cut,
         }
 
-    def _likeliest(self, source: tf.Tensor, target: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        found = self._exporter._model.next_log_probabilities(source, target)
-        vocab = self._tokenizer.vocab_size  # a table may have rows beyond, for its shape's sake
-        values, ids = tf.math.top_k(found[:, :vocab], min(MOST_ALTERNATIVES, vocab))
+    def _find_likeliest(self, source: tf.Tensor, target: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Returns the log-probabilities and ids of the likeliest next pieces."""
+        values = self.exporter.model.next_log_probabilities(source, target)
+        vocab_size = self.tokenizer.vocab_size  # a table may have more rows, for its shape's sake
+        values, ids = tf.math.top_k(values[:, :vocab_size], min(MOST_ALTERNATIVES, vocab_size))
         return values, ids

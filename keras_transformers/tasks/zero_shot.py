@@ -1,5 +1,6 @@
 """Zero-shot classification: an encoded image is compared with any texts."""
 
+import functools
 import pathlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Unpack
@@ -66,55 +67,60 @@ class ZeroShotClassifier(Served):
         self, model: DualEncoder, tokenizer: Tokenizer, preprocessing: Preprocessing | None = None
     ) -> None:
         image, text = (tf.TensorSpec([None], tf.string, name=name) for name in ("image", "text"))
-        super().__init__("zero_shot_classifier", image, text)
-        self._lengths = lengths_for("ZeroShotClassifier", model, tokenizer, None, LENGTHS)
+        super().__init__("zero_shot_classifier", model, image, text)
+        self.lengths = lengths_for("ZeroShotClassifier", model, tokenizer, None, LENGTHS)
         if preprocessing is None:
             preprocessing = Preprocessing(model.image_size, model.channels)
-        self._hold(model)
-        self._tokenizer, self._preprocessing = tokenizer, preprocessing
+        self.tokenizer, self.preprocessing = tokenizer, preprocessing
         self._fill = model.fill_id
         if self._fill is not None:  # by the token that the model's own tokenizer has for it
             padding = getattr(tokenizer, "pad_id", -1)
             self._fill = padding if padding >= 0 else self._fill
         width = model.encode_texts(tf.ones((1, 1), tf.int32)).shape[-1]
         self._results = {"embedding": tf.TensorSpec([None, width], tf.float32)}
-        self._texts = tf.function(lambda x: self._of_texts(x, self._rounds), autograph=False)
-        self._images = tf.function(lambda x: self._of_images(x, self._rounds), autograph=False)
-        self._against = tf.function(
-            lambda image, texts, text: self._compared(self._images(image), texts, text),
-            autograph=False,
-        )
+        rounds = self.compiled_rounds
+        encode_texts = functools.partial(self._vectors_of_texts, rounds=rounds)
+        encode_images = functools.partial(self._vectors_of_images, rounds=rounds)
+        self._texts = tf.function(encode_texts, autograph=False)
+        self._images = tf.function(encode_images, autograph=False)
+        self._against = tf.function(self._compare_images, autograph=False)
 
-    def _answer(self, image: tf.Tensor, text: tf.Tensor, rounds: Rounds) -> dict[str, tf.Tensor]:
-        texts, truncated = self._of_texts(text, rounds)
-        found = self._compared(self._of_images(image, rounds), texts, text)
+    def answer(self, image: tf.Tensor, text: tf.Tensor, rounds: Rounds) -> dict[str, tf.Tensor]:
+        texts, truncated = self._vectors_of_texts(text, rounds)
+        found = self._compared(self._vectors_of_images(image, rounds), texts, text)
         return {**found, "truncated": truncated}
 
-    def _of_texts(self, text: tf.Tensor, rounds: Rounds) -> tuple[tf.Tensor, tf.Tensor]:
+    def _vectors_of_texts(self, text: tf.Tensor, rounds: Rounds) -> tuple[tf.Tensor, tf.Tensor]:
         """Vectors of texts, and which were cut."""
-        text, cut = bounded(text, self._lengths[-1])
-        ids, truncated = framed(self._tokenizer, text, self._lengths[-1])
-        encode, padding = rounds.program(self._encode_ids), self._model.padding_id
+        text, cut = bounded(text, self.lengths[-1])
+        ids, truncated = framed(self.tokenizer, text, self.lengths[-1])
+        encode, padding = rounds.program(self._encode_ids), self.model.padding_id
         if self._fill is not None:
-            dense = ids.to_tensor(self._fill, shape=(None, self._lengths[-1]))
+            dense = ids.to_tensor(self._fill, shape=(None, self.lengths[-1]))
             found = rounds.run(encode, [dense], self._results)["embedding"]
             return found, truncated | cut
         vectors = rounds.run_by_length(
-            lambda ids: encode(rounds.padded(ids, self._lengths, padding)), ids, self._results
+            lambda ids: encode(rounds.padded(ids, self.lengths, padding)), ids, self._results
         )
         return vectors["embedding"], truncated | cut
 
-    def _of_images(self, image: tf.Tensor, rounds: Rounds) -> tf.Tensor:
+    def _vectors_of_images(self, image: tf.Tensor, rounds: Rounds) -> tf.Tensor:
         """Vectors of encoded images."""
-        pixels = decoded_pixels(self._preprocessing, image)
+        pixels = decoded_pixels(self.preprocessing, image)
         return rounds.run(rounds.program(self._encode_pixels), [pixels], self._results)["embedding"]
 
     def _encode_ids(self, ids: tf.Tensor) -> dict[str, tf.Tensor]:
-        return {"embedding": self._model.encode_texts(ids, training=False)}
+        return {"embedding": self.model.encode_texts(ids, training=False)}
 
     def _encode_pixels(self, pixels: tf.Tensor) -> dict[str, tf.Tensor]:
-        images = self._preprocessing.normalize(pixels)
-        return {"embedding": self._model.encode_images(images, training=False)}
+        images = self.preprocessing.normalize(pixels)
+        return {"embedding": self.model.encode_images(images, training=False)}
+
+    def _compare_images(
+        self, image: tf.Tensor, texts: tf.Tensor, text: tf.Tensor
+    ) -> dict[str, tf.Tensor]:
+        """Compares encoded images with the vectors of texts, compiled by XLA."""
+        return self._compared(self._images(image), texts, text)
 
     def _compared(
         self, images: tf.Tensor, texts: tf.Tensor, text: tf.Tensor
@@ -123,13 +129,13 @@ class ZeroShotClassifier(Served):
         number = tf.shape(text)[0]
         check = tf.debugging.assert_positive(number, "`text` must have a text for every class")
         with tf.control_dependencies([check]):
-            probabilities = self._model.probabilities(self._model.logits(images, texts))
+            probabilities = self.model.probabilities(self.model.logits(images, texts))
         found = {
             "label": tf.gather(text, tf.argmax(probabilities, axis=1)),
             "probability": tf.reduce_max(probabilities, axis=1),
             "probabilities": probabilities,
         }
-        return found | ({"present": probabilities >= 0.5} if self._model.sigmoid else {})
+        return found | ({"present": probabilities >= 0.5} if self.model.sigmoid else {})
 
     def against(self, texts: Sequence[str]) -> Callable[[tf.Tensor], dict[str, tf.Tensor]]:
         """A function of encoded images alone, for which the texts have been encoded already.

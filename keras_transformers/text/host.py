@@ -20,11 +20,6 @@ from keras_transformers.core.types import Array
 Rows: TypeAlias = Callable[[list[str]], Sequence[Sequence[int]] | Sequence[Sequence[str]]]
 
 
-def has_ops() -> bool:
-    """Whether tensorflow-text is installed."""
-    return has_package("tensorflow_text")
-
-
 def check_ops(owner: str) -> None:
     """ImportError where a tokenizer cannot become part of a SavedModel for want of its ops."""
     if not has_ops():
@@ -46,6 +41,9 @@ def has_package(name: str) -> bool:
             )
         return False
     return True
+
+
+has_ops = functools.partial(has_package, "tensorflow_text")
 
 
 def package(owner: str, name: str) -> Any:

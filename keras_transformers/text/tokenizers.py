@@ -33,20 +33,20 @@ def given_ids(owner: str, ids: GivenIds, vocab_size: int, pad_id: int) -> tf.Ten
         ValueError: If they are no integers, or one is neither in the vocabulary nor padding. In a
             graph the program ends with `tf.errors.InvalidArgumentError` and the same sentence.
     """
-    ids = _tensor_of_ids(ids)
-    if isinstance(ids, tf.RaggedTensor):
-        ids = ids.to_tensor(tf.cast(pad_id, ids.dtype))
-    if not ids.dtype.is_integer:
-        raise ValueError(f"{owner}: `ids` must be integers. Received: {ids.dtype.name}")
-    ids64 = tf.cast(ids, tf.int64)
+    tensor: Any = ids if tf.is_tensor(ids) else _tensor_of_ids(ids)
+    if isinstance(tensor, tf.RaggedTensor):
+        tensor = tensor.to_tensor(tf.cast(pad_id, tensor.dtype))
+    if not tensor.dtype.is_integer:
+        raise ValueError(f"{owner}: `ids` must be integers. Received: {tensor.dtype.name}")
+    ids64 = tf.cast(tensor, tf.int64)
     wrong = ((ids64 < 0) | (ids64 >= vocab_size)) & (ids64 != pad_id)
-    sentence = _range_message(owner, vocab_size)
+    message = f"{owner}: `ids` must be from 0 to {vocab_size - 1}, the vocabulary's. Received:"
     if tf.executing_eagerly():
         if tf.reduce_any(wrong):
-            raise ValueError(f"{sentence} {ids64[wrong].numpy()[:5].tolist()}")
+            raise ValueError(f"{message} {ids64[wrong].numpy()[:5].tolist()}")
         return tf.cast(ids64, tf.int32)
     found = tf.boolean_mask(ids64, wrong)
-    with tf.control_dependencies([tf.debugging.Assert(tf.size(found) == 0, [sentence, found])]):
+    with tf.control_dependencies([tf.debugging.Assert(tf.size(found) == 0, [message, found])]):
         return tf.cast(ids64, tf.int32)
 
 
@@ -60,7 +60,10 @@ def given_row(owner: str, ids: GivenIds, vocab_size: int) -> Array:
         )
     wrong = (ids < 0) | (ids >= vocab_size)
     if wrong.any():
-        raise ValueError(f"{_range_message(owner, vocab_size)} {ids[wrong][:5].tolist()}")
+        raise ValueError(
+            f"{owner}: `ids` must be from 0 to {vocab_size - 1}, the vocabulary's. "
+            f"Received: {ids[wrong][:5].tolist()}"
+        )
     return ids.astype("int32")
 
 
@@ -94,10 +97,6 @@ def _checked_texts(owner: str, strings: Iterable[Any]) -> Iterator[str]:
                 f"{type(text).__name__} at position {number}"
             )
         yield text if isinstance(text, str) else text.decode()
-
-
-def _range_message(owner: str, vocab_size: int) -> str:
-    return f"{owner}: `ids` must be from 0 to {vocab_size - 1}, the vocabulary's. Received:"
 
 
 def _tensor_of_ids(ids: GivenIds) -> tf.Tensor | tf.RaggedTensor:

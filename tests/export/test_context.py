@@ -33,7 +33,7 @@ def translator():
 
 def by_hand(translator, *sentences):
     """Ids of sentences, each by itself, with the mark between them and END behind."""
-    tokenizer, ids = translator._tokenizer, []
+    tokenizer, ids = translator.tokenizer, []
     for sentence in sentences:
         ids += [MARK] * bool(ids) + tokenizer.tokenize(sentence).numpy().tolist()
     return [*ids, tokenizer.end_id]
@@ -74,7 +74,7 @@ def test_a_saved_model_reads_context(translator, tmp_path):
     answers = predictor.predict([in_context(row[-1], row[:-1]) for row in rows], details=True)
     for row, answer in zip(rows, answers, strict=True):
         ids = [by_hand(translator, *row)]
-        found = generate_all(translator._model, ids, translator._search, verbose=0)
+        found = generate_all(translator.model, ids, translator.search, verbose=0)
         np.testing.assert_allclose(answer["score"], found["scores"][0], rtol=1e-4)
     with pytest.raises(ValueError, match="at most 2 previous sentences"):
         predictor.predict("a\x1e" * 3 + "b")

@@ -16,7 +16,7 @@ SEARCHED = ("translator, int4", "text generator, int4")
 def test_a_served_model_in_four_bits_answers_as_the_one_in_memory(name, tmp_path):
     keras.utils.set_random_seed(0)
     served = examples.IN_FEWER_BITS[name]()
-    kernels = [each for each in served._model._flatten_layers() if each.quantization_mode]
+    kernels = [each for each in served.model._flatten_layers() if each.quantization_mode]
     assert {each.quantization_mode for each in kernels} >= {"int4"}
     loaded = tf.saved_model.load(str(served.save(tmp_path / "served")))
     # With the beginnings of lines that it knows, a generator has nothing else to choose from.

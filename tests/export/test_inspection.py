@@ -40,8 +40,8 @@ def saved(translator, tmp_path_factory):
 
 def float64_log_probabilities(translator, text, target):
     """Of every token behind each of the target's, by a forward pass of one sentence."""
-    source = translator._tokenizer.tokenize([text], end=True).to_tensor()
-    logits = translator._model({"source": source, "target": tf.constant([target])})
+    source = translator.tokenizer.tokenize([text], end=True).to_tensor()
+    logits = translator.model({"source": source, "target": tf.constant([target])})
     logits = np.asarray(logits[0], "float64")
     return logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True))
 
@@ -49,7 +49,7 @@ def float64_log_probabilities(translator, text, target):
 @pytest.mark.slow
 def test_the_pieces_of_a_translation_have_the_model_s_own_log_probabilities(translator):
     """The score of greedy search is their sum, by its cached steps."""
-    tokenizer, rows = translator._tokenizer, TranslatorPredictor(translator).predict(
+    tokenizer, rows = translator.tokenizer, TranslatorPredictor(translator).predict(
         TEXTS, scores=True
     )  # fmt: skip
     vocab = tokenizer.pieces(range(36))
@@ -70,7 +70,7 @@ def test_the_pieces_of_a_translation_have_the_model_s_own_log_probabilities(tran
 @pytest.mark.slow
 def test_a_length_penalty_is_not_in_the_pieces_probabilities(translator):
     search = BeamSearch(3, length_penalty=2.0)
-    other = Translator(translator._model, translator._tokenizer, search, (16,))
+    other = Translator(translator.model, translator.tokenizer, search, (16,))
     row = TranslatorPredictor(other).predict(LINES[0], scores=True)
     again = other.score([LINES[0]], [row["translation"]])[0]
     pieces = [piece for piece, _ in row["tokens"]]
@@ -84,8 +84,8 @@ def test_a_language_s_own_token_at_the_start_is_none_of_the_pieces():
     search = Greedy(Constraints(boundaries=Boundaries(first=7)))
     translator = random_translator(search)
     row = TranslatorPredictor(translator).predict(LINES[0], scores=True)
-    ids = [translator._tokenizer.pieces(range(36)).index(piece) for piece, _ in row["tokens"]]
-    start = translator._tokenizer.start_id
+    ids = [translator.tokenizer.pieces(range(36)).index(piece) for piece, _ in row["tokens"]]
+    start = translator.tokenizer.start_id
     of_all = float64_log_probabilities(translator, LINES[0], [start, 7, *ids[:-1]])[1:]
     found = [value for _, value in row["tokens"]]
     np.testing.assert_allclose(found, of_all[np.arange(len(ids)), ids], atol=1e-4)
@@ -106,7 +106,7 @@ def test_pieces_are_scored_by_the_settings_of_the_request_beside_a_saved_model(t
 
 
 def test_alternatives_are_the_likeliest_of_the_whole_vocabulary(translator):
-    predictor, tokenizer = TranslatorPredictor(translator), translator._tokenizer
+    predictor, tokenizer = TranslatorPredictor(translator), translator.tokenizer
     prefixes = ["the cat", "", "a"]
     found = predictor.alternatives(LINES[:3], prefixes, k=5)
     for text, prefix, row in zip(LINES, prefixes, found, strict=False):
@@ -148,7 +148,7 @@ def test_a_saved_translator_says_the_same_with_tensorflow_alone(translator, save
     loaded = tf.saved_model.load(str(saved))
     text, prefix = tf.constant(TEXTS), tf.constant([*LINES[:5], "", "the"])
     found = loaded.signatures["tokens"](text=text)
-    expected = translator._tokens.portable(text)
+    expected = translator.further_signature("tokens").portable(text)
     assert found["tokens"].numpy().tolist() == expected["tokens"].numpy().tolist()
     assert found["translation"].numpy().tolist() == expected["translation"].numpy().tolist()
     np.testing.assert_allclose(found["log_probabilities"], expected["log_probabilities"], atol=1e-5)
@@ -182,7 +182,7 @@ def test_a_translator_of_several_languages_tells_of_each(tmp_path):
 
 
 def test_quality_is_the_mean_log_probability_one_way_or_both(translator):
-    backward = Translator(translator._model, translator._tokenizer, Greedy(), (16,))
+    backward = Translator(translator.model, translator.tokenizer, Greedy(), (16,))
     texts, translations = LINES[:3], ["the cat", "a", ""]
     there = [row["score"] / len(row["tokens"]) for row in translator.score(texts, translations)]
     back = [row["score"] / len(row["tokens"]) for row in backward.score(translations, texts)]

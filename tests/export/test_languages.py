@@ -59,8 +59,8 @@ def test_a_row_is_what_its_own_tokenizer_with_that_target_gives(translator):
     """The choice per row is the fixed one, whose program takes texts alone."""
     mixed = translator.portable(tf.constant(TEXTS), tf.constant(ASKED))["score"].numpy()
     for code in ("de", "es"):
-        tokenizer = translator._tokenizer.towards(code)
-        fixed = Translator(translator._model, tokenizer, Greedy(), source_lengths=(16,))
+        tokenizer = translator.tokenizer.towards(code)
+        fixed = Translator(translator.model, tokenizer, Greedy(), source_lengths=(16,))
         assert fixed.target_languages == ()
         alone, of_code = fixed.portable(tf.constant(TEXTS))["score"], np.array(ASKED) == code
         np.testing.assert_allclose(alone.numpy()[of_code], mixed[of_code], rtol=1e-5)
@@ -68,17 +68,17 @@ def test_a_row_is_what_its_own_tokenizer_with_that_target_gives(translator):
 
 def test_no_mark_is_written(translator):
     """The marks' logits are the highest by far, and none is chosen."""
-    weights = translator._model.get_weights()
+    weights = translator.model.get_weights()
     table = next(i for i, each in enumerate(weights) if each.shape == (23, 16))
     raised = [each.copy() for each in weights]
     raised[table][[4, 5, 6]] *= 50
-    translator._model.set_weights(raised)
+    translator.model.set_weights(raised)
     try:
-        assert set(translator._search.constraints.banned_ids) == {4, 5, 6}
+        assert set(translator.search.constraints.banned_ids) == {4, 5, 6}
         found = translator._decode(tf.constant([[4, 7, 8, 2], [5, 9, 7, 2]]), None, None)
         assert not set(np.ravel(found[0])) & {4, 5, 6}
     finally:
-        translator._model.set_weights(weights)
+        translator.model.set_weights(weights)
 
 
 def test_an_unknown_language_is_refused_with_those_known(translator):
@@ -109,7 +109,7 @@ def test_a_predictor_of_a_saved_model_asks_for_a_language(translator, saved):
         assert predictor.towards(code).predict(TEXTS[0]) == found[0]["translation"]
         scored = predictor.score(TEXTS[:1], ["a cat"], target_language=code)
         given = (tf.constant([each]) for each in (TEXTS[0], "a cat", code))
-        expected = translator._scoring.portable(*given)["score"].numpy()
+        expected = translator.further_signature("score").portable(*given)["score"].numpy()
         np.testing.assert_allclose(scored[0]["score"], expected[0], rtol=1e-4)
     with pytest.raises(tf.errors.InvalidArgumentError, match="must be one of de, es.*fr"):
         predictor.loaded.signatures["serving_default"](

@@ -70,7 +70,7 @@ def test_it_finds_the_best_span_of_all_windows(answerer, portable):
     call = answerer.portable if portable else answerer
     found = call([[QUESTION, context] for context in CONTEXTS])
     for i, context in enumerate(CONTEXTS):
-        answer, score, nothing = expected(answerer._model, context)
+        answer, score, nothing = expected(answerer.model, context)
         assert found["answer"][i].numpy().decode() == answer
         assert float(found["score"][i]) == pytest.approx(score, rel=1e-4)
         assert float(found["no_answer"][i]) == pytest.approx(nothing, rel=1e-4)

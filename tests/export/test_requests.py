@@ -238,15 +238,15 @@ def test_a_version_is_a_positive_integer(version, tmp_path):
 
 
 WHOLE = {  # function -> what it takes besides the path
-    "translator": lambda s: (s._model, s._tokenizer),
-    "text_generator": lambda s: (s._model, s._tokenizer),
-    "text_classifier": lambda s: (s._model, s._tokenizer, s.labels),
-    "text_tagger": lambda s: (s._model, s._tokenizer, s.labels),
-    "mask_filler": lambda s: (s._model, s._tokenizer),
-    "sentence_encoder": lambda s: (s._model, s._tokenizer),
-    "image_classifier": lambda s: (s._model, s.labels),
-    "image_encoder": lambda s: (s._model, s._preprocessing),
-    "detector": lambda s: (s._model, s.labels, s._preprocessing),
+    "translator": lambda s: (s.model, s.tokenizer),
+    "text_generator": lambda s: (s.model, s.tokenizer),
+    "text_classifier": lambda s: (s.model, s.tokenizer, s.labels),
+    "text_tagger": lambda s: (s.model, s.tokenizer, s.labels),
+    "mask_filler": lambda s: (s.model, s.tokenizer),
+    "sentence_encoder": lambda s: (s.model, s.tokenizer),
+    "image_classifier": lambda s: (s.model, s.labels),
+    "image_encoder": lambda s: (s.model, s.preprocessing),
+    "detector": lambda s: (s.model, s.labels, s.preprocessing),
 }
 
 
@@ -265,12 +265,12 @@ def test_every_function_of_export_passes_version_and_warm_up_on(name, tmp_path, 
 def test_a_file_of_tensors_takes_no_warm_up(tmp_path):
     served = examples.MAKE["image classifier, vit"]()
     with pytest.raises(ValueError, match='`version` and `warmup` are a server.*"?onnx'):
-        export.image_classifier(served._model, tmp_path, served.labels, format="onnx", version=1)
+        export.image_classifier(served.model, tmp_path, served.labels, format="onnx", version=1)
 
 
 def test_what_is_a_saved_model_only_refuses_other_formats(tmp_path):
     served = examples.MAKE["text tagger"]()
-    rest = (served._model, served._tokenizer, tmp_path / "x", served.labels)
+    rest = (served.model, served.tokenizer, tmp_path / "x", served.labels)
     with pytest.raises(ValueError, match='^TextTagger: `format` must be "saved_model", .*onnx'):
         export.text_tagger(*rest, format="onnx")
     assert not (tmp_path / "x").exists()

@@ -51,7 +51,7 @@ def served(kind, model, names, **options):
         ids = [[2, *each, 3] for each in WORDS.tokenize(TEXTS).to_list()]
         return made, TEXTS, np.concatenate([to_numpy(model(np.array([row]))) for row in ids])
     made = export.ImageClassifier(model, names, **options)
-    return made, PIXELS, to_numpy(model(made._preprocessing.normalize(PIXELS)))
+    return made, PIXELS, to_numpy(model(made.preprocessing.normalize(PIXELS)))
 
 
 MAKE = {"text": of_text, "image": of_images}

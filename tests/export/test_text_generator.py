@@ -299,9 +299,9 @@ def predictor(kind):
     own = Greedy(Constraints(banned=(9,)))
     number = 5
     if kind == "generator":
-        served = TextGenerator(served._model, served._tokenizer, own, number, (4, 16))
+        served = TextGenerator(served.model, served.tokenizer, own, number, (4, 16))
     else:
-        served = Translator(served._model, served._tokenizer, own, (4, 16), new_tokens=number)
+        served = Translator(served.model, served.tokenizer, own, (4, 16), new_tokens=number)
     return KINDS[served.kind](served)
 
 
@@ -309,8 +309,8 @@ def alone(kind, search, number):
     """An export made with a search and a length."""
     served = predictor(kind)._run
     if kind == "generator":
-        return TextGenerator(served._model, served._tokenizer, search, number, (4, 16))
-    return Translator(served._model, served._tokenizer, search, (4, 16), new_tokens=number)
+        return TextGenerator(served.model, served.tokenizer, search, number, (4, 16))
+    return Translator(served.model, served.tokenizer, search, (4, 16), new_tokens=number)
 
 
 PROMPTS = ["to be", "the king and the queen", "or"]

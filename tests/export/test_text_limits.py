@@ -202,7 +202,7 @@ def test_a_writer_goes_as_far_as_generate_does(search):
     try:
         for position, ids in enumerate(words.tokenize(texts).to_list()):
             alone = generate(
-                served._model,
+                served.model,
                 prompt=np.array([ids], "int32").reshape(1, -1),
                 search=search,
                 max_length=len(ids) + new,

@@ -71,7 +71,10 @@ def predictor_of(generator, compiled):
         return TextGeneratorPredictor(generator)
 
     class Portable:
-        with_tokens, with_prompts = generator._tokens.portable, generator._scoring.portable
+        @staticmethod
+        def further_signature(name):
+            signature = generator.further_signature(name)
+            return signature._replace(compiled=signature.portable)
 
     return TextGeneratorPredictor(Portable)
 

@@ -153,7 +153,9 @@ def test_given_translations_are_scored_token_by_token(served, model, tokenizer, 
     sources = [*LINES[:9], "the cat", "the"]
     translations = [*LINES[:8], "a mat by the sea", "", "dog"]
     rows = served.score(sources, translations)
-    portable = served._scoring.portable(tf.constant(sources), tf.constant(translations))
+    portable = served.further_signature("score").portable(
+        tf.constant(sources), tf.constant(translations)
+    )
     assert portable["log_probabilities"].shape == portable["tokens"].shape
     for i, (source, translation) in enumerate(zip(sources, translations, strict=True)):
         expected = float64_scores(model, tokenizer, source, translation)
