@@ -39,7 +39,7 @@ if TYPE_CHECKING:
         vision,
         visualization,
     )
-    from keras_transformers.loading import load
+    from keras_transformers.tasks.loading import load
 
 __version__ = "0.2.0"
 __all__ = [
@@ -71,7 +71,7 @@ if not TYPE_CHECKING:  # a checker has them from above, and finds other names
 
     def __getattr__(name: str) -> object:
         if name == "load":
-            return importlib.import_module("keras_transformers.loading").load
+            return importlib.import_module("keras_transformers.tasks.loading").load
         if name in __all__:
             return importlib.import_module(f"keras_transformers.{name}")
         raise AttributeError(f"module 'keras_transformers' has no attribute {name!r}")

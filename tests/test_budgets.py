@@ -61,12 +61,10 @@ MORE_REFLECTION = {
     "distribution/devices.py Devices.__post_init__",
     "distribution/scope.py refusals",
     "tasks/fitting.py Asked.numbers",
-    "tasks/loading.py fitting_of_run",
     "localization/character_filters.py LanguageMatch.__post_init__",
     "localization/character_filters.py Scripts.__post_init__",
     "localization/file_translation.py _peeled",
-    "tasks/predictor.py Learning._become",
-    "tasks/text_predictor.py TextPredictor._function",
+    "tasks/predictor.py Predictor.become",
     "text/cutting.py _stripped",
     "text/fast.py FastTokenizer.get_config",
     "text/sentence_pieces.py SentencePieceModel.without",
@@ -129,6 +127,8 @@ SINGLE_IMPORTER = {
     "pretrained.segformer",
     "pretrained.swin",
     "pretrained.t5",
+    "tasks.translation_inputs",
+    "tasks.translation_signatures",
     "text.in_graph.program",
 }
 

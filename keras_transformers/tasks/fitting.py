@@ -18,7 +18,7 @@ from keras_transformers.data.splits import find_parts, part_of
 from keras_transformers.data.table_files import ENDINGS, ending
 from keras_transformers.data.tables import name_of
 from keras_transformers.precision import in_precision, is_quantised
-from keras_transformers.tasks.predictor_folder import Held, write_held
+from keras_transformers.tasks.predictor_folder import Held, Published, write_held
 from keras_transformers.training import (
     AdamW,
     BudgetedDecay,
@@ -109,9 +109,35 @@ class Fitted:
 
     kind: ClassVar[str]
     choices: ClassVar[tuple[str, ...]] = ()  # options of `fit`
+    default_search: ClassVar[Any] = None  # of tasks that generate text
 
     def __init__(self, held: Held) -> None:
         self.held = held
+
+    @classmethod
+    def from_published(cls, published: Published) -> "Fitted | None":
+        """Returns the published model as one of this task, or None if it is of another: a hook.
+
+        Raises:
+            ValueError: If the folder is broken, or leaves something open that `load` must be told.
+        """
+        return None
+
+    @classmethod
+    def options_of_run(
+        cls, folder: pathlib.Path, predictor: Any, numbers: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Returns the exporter's options for the model of a recipe's run: a hook.
+
+        Args:
+            folder: Folder of the run.
+            predictor: The predictor of its SavedModel.
+            numbers: The options of the run.
+
+        Raises:
+            ValueError: If the model does not learn here.
+        """
+        return {}
 
     def served(self) -> Any:
         """The object of `export` that answers with the weights of the moment: a hook."""

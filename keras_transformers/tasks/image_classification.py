@@ -9,10 +9,12 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from keras_transformers import pretrained
 from keras_transformers.core.types import Array, ClassProblem, StrPath
 from keras_transformers.data.array_files import as_bytes, is_pillow, upright_pillow
 from keras_transformers.data.columns import Chosen
 from keras_transformers.data.splits import held_out
+from keras_transformers.models import PVT, Swin, ViT
 from keras_transformers.models.base import SEVERAL, SINGLE
 from keras_transformers.tasks.classes import SEPARATOR, Classes, weights_of_classes
 from keras_transformers.tasks.conversion import Program, _of_pixels, of_images
@@ -32,7 +34,7 @@ from keras_transformers.tasks.image_requests import (
     decoded_pixels,
 )
 from keras_transformers.tasks.predictor import Refused, named_probabilities, received
-from keras_transformers.tasks.predictor_folder import Held
+from keras_transformers.tasks.predictor_folder import Held, Published
 from keras_transformers.tasks.registry import Task
 from keras_transformers.tasks.rounds import Rounds
 from keras_transformers.tasks.served import Conversion, Convertible
@@ -279,6 +281,14 @@ class ImageClassifierFitting(Fitted):
 
     kind = "image_classifier"
     choices = ("problem_type", "class_weights", "label_separator", "augmentation")
+
+    @classmethod
+    def from_published(cls, published: Published) -> Fitted | None:
+        model, folder = published.model, published.folder
+        if not isinstance(model, ViT | Swin | PVT) or not model.get_config().get("num_classes"):
+            return None
+        preprocessing = pretrained.load_preprocessing(folder)
+        return cls(Held(model, None, preprocessing, pretrained.class_names(folder)))
 
     def served(self) -> Any:
         of = self.held

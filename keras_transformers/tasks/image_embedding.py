@@ -6,11 +6,15 @@ from typing import Any, Unpack
 import keras
 import tensorflow as tf
 
+from keras_transformers import pretrained
 from keras_transformers.core.types import StrPath
 from keras_transformers.data.columns import Chosen
+from keras_transformers.models import MAE, PVT, Swin, ViT
 from keras_transformers.tasks.conversion import Program, _of_pixels, of_images
+from keras_transformers.tasks.fitting import Fitted
 from keras_transformers.tasks.image_classification import ImageClassifierFitting
 from keras_transformers.tasks.image_requests import ImagePredictor, decoded_pixels
+from keras_transformers.tasks.predictor_folder import Held, Published
 from keras_transformers.tasks.registry import Task
 from keras_transformers.tasks.rounds import Rounds
 from keras_transformers.tasks.served import Conversion, Convertible
@@ -129,6 +133,15 @@ class ImageEncoderFitting(ImageClassifierFitting):
     """
 
     kind = "image_encoder"
+
+    @classmethod
+    def from_published(cls, published: Published) -> Fitted | None:
+        model = published.model
+        if isinstance(model, MAE):
+            model = model.encoder  # with which its paper goes on
+        if not isinstance(model, ViT | Swin | PVT) or model.get_config().get("num_classes"):
+            return None
+        return cls(Held(model, None, pretrained.load_preprocessing(published.folder)))
 
     def served(self) -> Any:
         return ImageEncoder(self.held.model, self.held.preprocessing, **self.held.options)

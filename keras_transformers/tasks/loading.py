@@ -1,38 +1,27 @@
 """From a folder to the predictor that answers: runs, published weights, saved predictors."""
 
+import contextlib
 import dataclasses
 import functools
 import pathlib
-from collections.abc import Callable, Mapping
+import tempfile
+import threading
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
+
+import tensorflow as tf
+from tensorflow.core.protobuf import saved_model_pb2
 
 from keras_transformers import models, pretrained, saving
 from keras_transformers.core.types import StrPath
-from keras_transformers.generation import BeamSearch, Sampling, Shortlist
 from keras_transformers.generation.search import Search
 from keras_transformers.pretrained.files import CONFIG, read_json
-from keras_transformers.pretrained.folder import FAMILIES, read_model
-from keras_transformers.pretrained.images import boxes_in
-from keras_transformers.pretrained.search import load_new_tokens, load_stop_strings
+from keras_transformers.pretrained.folder import read_model
 from keras_transformers.tasks.fitting import Fitted
-from keras_transformers.tasks.image_classification import ImageClassifierFitting
-from keras_transformers.tasks.image_embedding import ImageEncoderFitting
-from keras_transformers.tasks.mask_filling import MaskFillerFitting
-from keras_transformers.tasks.object_detection import DetectorFitting
-from keras_transformers.tasks.predictor import Predictor, check_process, predictor_parts
-from keras_transformers.tasks.predictor_folder import SHORTLIST, Held, read_held
-from keras_transformers.tasks.question_answering import QuestionAnswererFitting
+from keras_transformers.tasks.predictor import Predictor, check_process, predictor_for
+from keras_transformers.tasks.predictor_folder import Held, Published, read_held
 from keras_transformers.tasks.registry import all_tasks, predictor_of
 from keras_transformers.tasks.rounds import changed_search
-from keras_transformers.tasks.saved_model import exported_predictor, newest
-from keras_transformers.tasks.segmentation import SegmenterFitting
-from keras_transformers.tasks.sentence_embedding import EncoderFitting
-from keras_transformers.tasks.served import LENGTHS, lengths_within
-from keras_transformers.tasks.tagging import TextTaggerFitting
-from keras_transformers.tasks.text_classification import TextClassifierFitting, TextRegressorFitting
-from keras_transformers.tasks.text_generation import DEFAULT_SEARCH, LanguageModelFitting
-from keras_transformers.tasks.translation import TranslatorFitting
-from keras_transformers.tasks.zero_shot import ZeroShotClassifierFitting
 from keras_transformers.text.sentence_pieces import SentencePieceTokenizer
 from keras_transformers.text.wordpiece import WordPieceTokenizer
 from keras_transformers.vision.preprocessing import Preprocessing
@@ -100,9 +89,11 @@ def load(
     >>> sorted(classifier.predict(image)["probabilities"])
     ['cat', 'dog']
     """
-    made, read = begin(folder, signature, languages, revision, new_tokens, search, seed, n_best)
+    predictor, read = begin(
+        folder, signature, languages, revision, new_tokens, search, seed, n_best
+    )
     read()
-    return made
+    return predictor
 
 
 def begin(
@@ -145,13 +136,13 @@ def begin(
     check_process("load")
     folder = pretrained.find(folder, revision)
     if (folder / PREDICTOR).is_file():
-        made = saved_predictor(folder, new_tokens)
-        return _writing(made, search, seed, n_best), _nothing
+        predictor = saved_predictor(folder, new_tokens)
+        return _with_settings(predictor, search, seed, n_best), _read_nothing
     exported = newest(folder)
     weights = any(path.suffix in WEIGHTS for path in folder.iterdir())
     if exported is None and weights and (folder / CONFIG).is_file():
-        made = published_predictor(folder, languages, new_tokens)
-        return _writing(made, search, seed, n_best), _nothing
+        predictor = published_predictor(folder, languages, new_tokens)
+        return _with_settings(predictor, search, seed, n_best), _read_nothing
     if languages is not None:
         raise ValueError(
             f"load: {folder} holds no published translator, so `languages` must be None. "
@@ -167,25 +158,25 @@ def begin(
     if exported is not None:
         return exported_predictor(exported, signature)
     if (found := newest(folder / SAVED)) is not None:
-        return _of_run(folder, found, signature)
+        return _predictor_of_run(folder, found, signature)
     raise ValueError(f"load: {folder} {_reason_to_refuse(folder)}")
 
 
-def _nothing(whole: bool = False) -> None:
-    """Reads nothing: all of it has been read."""
+def _read_nothing(whole: bool = False) -> None:
+    """Does nothing, because all of a predictor has been read."""
 
 
-def _writing(
-    made: Predictor, search: Search | None, seed: int | None, n_best: int | None
+def _with_settings(
+    predictor: Predictor, search: Search | None, seed: int | None, n_best: int | None
 ) -> Predictor:
-    """The predictor with another search than the folder's, which `save` keeps.
+    """Returns a predictor, which generates by another search if one is given.
 
     Raises:
         ValueError: If it generates no text, or the search is impossible.
     """
     if search is None and seed is None and n_best is None:
-        return made
-    return with_search(made, search, seed, n_best)
+        return predictor
+    return with_search(predictor, search, seed, n_best)
 
 
 def _reason_to_refuse(folder: pathlib.Path) -> str:
@@ -204,52 +195,47 @@ def _reason_to_refuse(folder: pathlib.Path) -> str:
     )
 
 
-def _of_run(
+def _predictor_of_run(
     folder: pathlib.Path, exported: pathlib.Path, signature: str
 ) -> tuple[Predictor, Callable[..., None]]:
-    """The predictor of a run's SavedModel, whose model learns if it is there, too; and `read`."""
+    """Returns the predictor of a run's SavedModel, and the function that reads it.
+
+    If the run has left its model, the predictor learns.
+    """
     parts = _parts_of_run(folder)
     if "model" in parts:
-        parts["fitting"] = lambda: fitting_of_run(folder, made)
-    made, read = exported_predictor(exported, signature, parts, folder)
-    return made, read
+        parts["fitting"] = lambda: fitting_of_run(folder, predictor)
+    predictor, read = exported_predictor(exported, signature, parts, folder)
+    return predictor, read
 
 
 def _parts_of_run(folder: pathlib.Path) -> dict[str, Callable[[], Any]]:
-    """Functions that read what a run has left beside its SavedModel."""
-    parts = {}
+    """Returns functions that read what a run has left beside its SavedModel."""
+    parts: dict[str, Callable[[], Any]] = {}
     if (folder / MODEL).is_file():
-        parts["model"] = lambda: saving.load_model(folder / MODEL)
+        parts["model"] = functools.partial(saving.load_model, folder / MODEL)
     if (folder / ALIGNMENT).is_file():
-        parts["alignment"] = lambda: saving.load_model(folder / ALIGNMENT)
+        parts["alignment"] = functools.partial(saving.load_model, folder / ALIGNMENT)
     if (folder / "tokenizer.model").is_file():
-        parts["tokenizer"] = lambda: _sentence_pieces(folder)
+        parts["tokenizer"] = functools.partial(
+            SentencePieceTokenizer.load, folder / "tokenizer.model"
+        )
     elif (folder / "vocab.txt").is_file():
-        parts["tokenizer"] = lambda: _word_pieces(folder)
+        parts["tokenizer"] = functools.partial(_word_pieces, folder)
     for path in (folder / "published", folder):
         if "tokenizer" not in parts and (path / "tokenizer_config.json").is_file():
             parts["tokenizer"] = functools.partial(pretrained.load_tokenizer, path)
     if (folder / "preprocessing.json").is_file():
-        parts["preprocessing"] = lambda: _preprocessing(folder)
+        parts["preprocessing"] = functools.partial(_preprocessing, folder)
     return parts
 
 
-def _sentence_pieces(folder: pathlib.Path) -> SentencePieceTokenizer:
-    from keras_transformers.text import SentencePieceTokenizer
-
-    return SentencePieceTokenizer.load(folder / "tokenizer.model")
-
-
 def _word_pieces(folder: pathlib.Path) -> WordPieceTokenizer:
-    from keras_transformers.text import WordPieceTokenizer
-
     lower_case = read_json(folder, CONFIG).get("lower_case", True)
     return WordPieceTokenizer.load(folder / "vocab.txt", lower_case)
 
 
 def _preprocessing(folder: pathlib.Path) -> Preprocessing:
-    from keras_transformers.vision import Preprocessing
-
     try:
         return Preprocessing(**read_json(folder, "preprocessing.json"))
     except TypeError as error:
@@ -259,15 +245,15 @@ def _preprocessing(folder: pathlib.Path) -> Preprocessing:
 def published_predictor(
     folder: pathlib.Path, languages: tuple[str, str] | None, new_tokens: int | None = None
 ) -> Predictor:
-    """The predictor of published weights, between two languages where there are many.
+    """Returns the predictor of published weights.
 
     Args:
-        folder: With the weights.
+        folder: The folder with the weights.
         languages, new_tokens: As `load` takes them.
 
     Raises:
-        ValueError: If the folder is broken, or its model gives no answer to text or images, or
-            nobody says which languages it is to translate between.
+        ValueError: If the folder is broken, its model answers neither texts nor images, or no file
+            says which languages it translates between.
     """
     model = read_model(folder)
     if languages is not None and not isinstance(model, models.Transformer):
@@ -275,34 +261,13 @@ def published_predictor(
             f"load: {folder} holds a {type(model).__name__}, so `languages` must be None. "
             f"Received: {languages}"
         )
-    fitted = fitting_of(folder, model, languages, new_tokens) or _answering(folder, model)
-    served = fitted.served()
-    if new_tokens is not None:
-        check_generates(folder, served.kind)
-    return predictor_of(served.kind)(served, served.labels, predictor_parts(fitted), folder)
-
-
-def _answering(folder: pathlib.Path, model: Any) -> Fitted:
-    """Returns what answers by a model that does not learn here.
-
-    Raises:
-        ValueError: If it answers no text and no image.
-    """
-    num_classes = model.get_config().get("num_classes")
-    if isinstance(model, models.DETR | models.DeformableDETR) and num_classes:
-        options = {"boxes_in": boxes_in(folder)}
-        preprocessing = pretrained.load_preprocessing(folder)
-        labels = pretrained.class_names(folder)
-        return DetectorFitting(Held(model, None, preprocessing, labels, options))
-    if isinstance(model, models.SegFormer) and num_classes:
-        preprocessing = pretrained.load_preprocessing(folder)
-        return SegmenterFitting(Held(model, None, preprocessing, pretrained.class_names(folder)))
-    if isinstance(model, models.DualEncoder):
-        tokenizer = pretrained.load_tokenizer(folder)
-        held = Held(model, tokenizer, pretrained.load_preprocessing(folder))
-        return ZeroShotClassifierFitting(held)
-    if isinstance(getattr(model, "head", None), models.SpanHead):
-        return QuestionAnswererFitting(Held(model, pretrained.load_tokenizer(folder)))
+    published = Published(folder, model, languages, new_tokens)
+    for fitting in _fittings().values():
+        fitted = fitting.from_published(published)
+        if fitted is not None:
+            if new_tokens is not None:
+                check_generates(folder, fitted.kind)
+            return predictor_for(fitted, folder)
     raise ValueError(
         f"load: {folder} holds a {type(model).__name__}{_head(model)}, which answers no "
         "text and no image; keras_transformers.pretrained.load gives the model."
@@ -315,26 +280,16 @@ def _head(model: Any) -> str:
     return " without a head" if model.head is None else f" with a {type(model.head).__name__}"
 
 
-NEW_TOKENS = 128  # of a continuation
-DEFAULT_SEARCHES: dict[str | None, Search] = {
-    "translator": BeamSearch(),
-    "text_generator": DEFAULT_SEARCH,
-}
-# Model types that generate other texts than translations too: the length of their outputs does not
-# follow from the length of the source, so the generation settings limit it.
-OF_ANY_LENGTH = ("bart", "mt5", "pegasus", "t5")
-
-
 def saved_predictor(folder: pathlib.Path, new_tokens: int | None = None) -> Predictor:
-    """The predictor of a folder that `save` has written.
+    """Returns the predictor of a folder that `save` has written.
 
     Args:
         folder: The folder.
         new_tokens: As `load` takes it.
 
     Raises:
-        ValueError: If it is damaged, or of a kind that is not known, or generates no text and there
-            are `new_tokens`.
+        ValueError: If the folder is damaged or of an unknown kind, or `new_tokens` is given and the
+            model generates no text.
     """
     kind, held = read_held(folder)
     fittings = _fittings()
@@ -345,201 +300,348 @@ def saved_predictor(folder: pathlib.Path, new_tokens: int | None = None) -> Pred
     if new_tokens is not None:
         check_generates(folder, kind)
         held = dataclasses.replace(held, options={**held.options, "new_tokens": new_tokens})
-    fitted = fittings[kind](held)
-    served = fitted.served()
-    return predictor_of(served.kind)(served, served.labels, predictor_parts(fitted), folder)
+    return predictor_for(fittings[kind](held), folder)
 
 
 def with_search(
-    made: Any, search: Search | None, seed: int | None, n_best: int | None
+    predictor: Any, search: Search | None, seed: int | None, n_best: int | None
 ) -> Predictor:
-    """A predictor that generates by another search.
+    """Makes a predictor generate by another search, and returns it.
 
     Args:
-        made: The predictor.
+        predictor: The predictor.
         search, seed, n_best: As `load` takes them.
 
     Raises:
         ValueError: If it generates no text, or the search is impossible.
     """
-    check_generates(made._source, made.kind, "`search`, `seed` and `n_best`")
-    fitted = made._fitting("load")
-    own = fitted.held.options.get("search") or DEFAULT_SEARCHES[made.kind]
-    chosen = changed_search("load", own, search, seed, n_best)
-    options = {**fitted.held.options, "search": chosen}
-    made._become(type(fitted)(dataclasses.replace(fitted.held, options=options)))
-    predictor: Predictor = made
-    return predictor
+    check_generates(predictor.source, predictor.kind, "`search`, `seed` and `n_best`")
+    fitted: Fitted = predictor.fitting_for("load")
+    own = fitted.held.options.get("search") or fitted.default_search
+    options = {**fitted.held.options, "search": changed_search("load", own, search, seed, n_best)}
+    predictor.become(type(fitted)(dataclasses.replace(fitted.held, options=options)))
+    changed: Predictor = predictor
+    return changed
 
 
 def check_generates(folder: Any, kind: str | None, names: str = "`new_tokens`") -> None:
-    """Raises ValueError unless what is of this kind takes what is named."""
-    if kind not in DEFAULT_SEARCHES:
+    """Raises a ValueError if a kind generates no text, and so takes no such arguments."""
+    fitting = _fittings().get(str(kind))
+    if fitting is None or fitting.default_search is None:
         raise ValueError(
             f"load: {folder} is a predictor of the kind {kind!r}, which generates no text, so "
             f"{names} must be None."
         )
 
 
-def fitting_of(
-    folder: pathlib.Path,
-    model: Any,
-    languages: tuple[str, str] | None,
-    new_tokens: int | None = None,
-) -> Fitted | None:
-    """What learns with published weights; None where nothing does.
+def fitting_of_run(folder: pathlib.Path, predictor: Any) -> Fitted:
+    """Returns the model of a recipe's run as an object that learns.
 
     Args:
-        folder: With the weights.
-        model: The model, read.
-        languages, new_tokens: As `load` takes them.
-
-    Raises:
-        ValueError: If the folder is broken, or nobody says which languages a translator of many is
-            to translate between.
-    """
-    if isinstance(model, models.Transformer):
-        words = pretrained.load_tokenizer(folder, languages)
-        search = _search_of_translator(folder, words, languages)
-        if stop_strings := load_stop_strings(folder):
-            raise ValueError(
-                f"load: `stop_strings` in the generation settings of {folder} must be none, for it "
-                f"holds a model with an encoder. Received: {stop_strings}"
-            )
-        if new_tokens is None:
-            named = read_json(folder, CONFIG).get("model_type") not in OF_ANY_LENGTH
-            new_tokens = load_new_tokens(folder, after_prompt=named)
-            if new_tokens is not None:
-                new_tokens = min(new_tokens, model.most_positions or new_tokens)
-        options = {"search": search, **({} if new_tokens is None else {"new_tokens": new_tokens})}
-        return TranslatorFitting(Held(model, words, options=options))
-    if isinstance(model, models.MAE):
-        model = model.encoder  # with which its paper goes on
-    if isinstance(model, models.ViT | models.Swin | models.PVT):
-        preprocessing = pretrained.load_preprocessing(folder)
-        if not model.get_config().get("num_classes"):
-            return ImageEncoderFitting(Held(model, preprocessing=preprocessing))
-        names = pretrained.class_names(folder)
-        return ImageClassifierFitting(Held(model, preprocessing=preprocessing, labels=names))
-    if not isinstance(model, models.LanguageModel | models.TextEncoder):
-        return None
-    return _of_texts(folder, model, new_tokens)
-
-
-def _of_texts(folder: pathlib.Path, model: Any, new_tokens: int | None) -> Fitted | None:
-    head = type(model.head)
-    generates = isinstance(model, models.LanguageModel) and model.head is None
-    made: dict[type, type[Fitted]] = {
-        type(None): LanguageModelFitting if generates else EncoderFitting,
-        models.LanguageHead: LanguageModelFitting,
-        models.MaskedLanguageHead: MaskFillerFitting,
-        models.ClassificationHead: TextClassifierFitting,
-        models.TaggingHead: TextTaggerFitting,
-    }
-    # ELECTRA's discriminator gives each token one number: whether it was exchanged.
-    if head not in made or head is models.TaggingHead and model.head.num_classes == 1:
-        return None
-    held = Held(
-        model, pretrained.load_tokenizer(folder), pooler_activation=_pooler_activation(folder)
-    )
-    options: dict[str, Any] = {}
-    if made[head] is LanguageModelFitting:
-        # Half the positions are left for the prompt, where there are few.
-        if new_tokens is None:
-            asked = load_new_tokens(folder, after_prompt=True) or NEW_TOKENS
-            new_tokens = min(asked, (model.most_decodable or 2 * asked) // 2)
-        options = {"search": pretrained.load_search(folder), "new_tokens": new_tokens}
-        if stop_strings := load_stop_strings(folder):
-            options["stop_strings"] = stop_strings
-    elif made[head] is EncoderFitting:
-        options = pretrained.load_pooling(folder)
-        options["lengths"] = lengths_within(model, options.get("lengths", LENGTHS))
-    elif head is models.ClassificationHead:
-        if model.head.problem_type == "regression" and model.head.num_classes == 1:
-            return TextRegressorFitting(held)
-    if head in (models.ClassificationHead, models.TaggingHead):
-        held = dataclasses.replace(held, labels=pretrained.class_names(folder))
-    return made[head](dataclasses.replace(held, options=options))
-
-
-def _pooler_activation(folder: pathlib.Path) -> str:
-    """The activation before the classes of published classifiers of the model's type."""
-    family = FAMILIES.get(str(read_json(folder, CONFIG).get("model_type")))
-    fixed: Mapping[str, Any] = {} if family is None else family.configuration.fixed
-    return str(fixed.get("pooler_activation", "tanh"))
-
-
-def _search_of_translator(
-    folder: pathlib.Path, words: Any, languages: tuple[str, str] | None
-) -> Any:
-    search = pretrained.load_search(folder)
-    if getattr(words, "languages", None) is not None:
-        boundaries = search.constraints.boundaries
-        if languages is not None or boundaries.first is None and words.language_id is not None:
-            return pretrained.load_search(folder, words.language_id)
-        if boundaries.first is None:
-            _check_start(folder, boundaries.start, words)
-    return search
-
-
-def _check_start(folder: pathlib.Path, start: int | None, words: Any) -> None:
-    """ValueError unless decoding starts with the token of a language."""
-    if start not in words.language_ids.values():
-        raise ValueError(
-            f"load: {folder} translates between many languages, and no file says which. Give "
-            "`languages`, the codes of the source's and the target's, of "
-            f"{', '.join(words.languages.tokens)}."
-        )
-
-
-def fitting_of_run(folder: pathlib.Path, made: Any) -> Fitted:
-    """What learns with the model of a recipe's run.
-
-    Args:
-        folder: Of the run.
-        made: Its predictor.
+        folder: Folder of the run.
+        predictor: The predictor of its SavedModel.
 
     Raises:
         ValueError: If models of its kind do not learn here.
     """
-    fittings = _fittings()
-    if made.kind not in fittings:
+    fitting = _fittings().get(str(predictor.kind))
+    if fitting is None:
         raise ValueError(
-            f"{folder} is of the kind {made.kind!r}, which does not learn by `fit`; kinds that do: "
-            f"{', '.join(fittings)}."
+            f"{folder} is of the kind {predictor.kind!r}, which does not learn by `fit`; kinds "
+            f"that do: {', '.join(_fittings())}."
         )
-    numbers = read_json(folder, CONFIG)
-    options: dict[str, Any] = {}
-    if made.kind == "translator":
-        if made.target_languages:
-            raise ValueError(
-                f"{folder} translates into {', '.join(made.target_languages)}, and `fit` learns "
-                'one language. Go on from its parts, `model` and `tokenizer.towards("'
-                f'{made.target_languages[0]}")`, by `encode_pairs` and Keras.'
-            )
-        names = ("beam_size", "length_penalty")
-        options["search"] = BeamSearch(**{name: numbers[name] for name in names if name in numbers})
-        if (folder / SHORTLIST).is_file():
-            options["shortlist"] = Shortlist.load(folder / SHORTLIST)
-    if made.kind == "text_generator" and "temperature" in numbers:
-        search = Sampling(numbers["temperature"], top_p=numbers["top_p"])
-        options = {"search": search, "new_tokens": numbers["new_tokens"]}
-    if made.kind == "detector":
-        options = _options_of_detector(folder)
-    words, preprocessing = (getattr(made, name, None) for name in ("tokenizer", "preprocessing"))
-    return fittings[made.kind](Held(made.model, words, preprocessing, made.labels, options))
-
-
-def _options_of_detector(folder: pathlib.Path) -> dict[str, Any]:
-    """Returns the threshold of a run's detector, and what its boxes are fractions of."""
-    settings = read_json(folder, "preprocessing.json")
-    options: dict[str, Any] = {"boxes_in": "image" if "fit" in settings else "frame"}  # of 0.2.0
-    if (folder / "metrics.json").is_file():
-        metrics = read_json(folder, "metrics.json")
-        options["threshold"] = metrics.get("test_threshold", 0.5)
-    return options
+    options = fitting.options_of_run(folder, predictor, read_json(folder, CONFIG))
+    tokenizer = getattr(predictor, "tokenizer", None)
+    preprocessing = getattr(predictor, "preprocessing", None)
+    held = Held(predictor.model, tokenizer, preprocessing, predictor.labels, options)
+    return fitting(held)
 
 
 def _fittings() -> dict[str, type[Fitted]]:
     """Returns the classes of what learns, by the kinds of their tasks."""
     return {kind: task.fitting for kind, task in all_tasks().items() if task.fitting}
+
+
+PROGRAM = "saved_model.pb"
+# Failures to read a signature alone: no right to make links, as on Windows, and a program of which
+# TensorFlow needs more.
+FAILURES = (OSError, NotImplementedError, ValueError)
+ABOUT = pathlib.Path("assets.extra", "keras_transformers.json")
+
+
+def newest(folder: pathlib.Path) -> pathlib.Path | None:
+    """The SavedModel that a folder is, or the newest of the versions in it; None without one."""
+    if (folder / PROGRAM).is_file():
+        return folder
+    folders = (path.parent for path in folder.glob(f"*/{PROGRAM}"))
+    versions = [path for path in folders if path.name.isdecimal()]  # "00000123" is one, too
+    return max(versions, key=lambda path: int(path.name), default=None)
+
+
+def exported_predictor(
+    folder: pathlib.Path,
+    signature: str,
+    parts: dict[str, Callable[[], Any]] | None = None,
+    source: Any = None,
+) -> tuple[Predictor, Callable[..., None]]:
+    """Returns the predictor of a SavedModel, and the function `_Program.read`.
+
+    A request that comes before the program is read reads it, or waits until it is read.
+
+    Args:
+        folder: Path of it.
+        signature: Name of the signature that answers.
+        parts: See `Predictor`.
+        source: What is named in messages; by default the folder.
+
+    Raises:
+        ValueError: If it has no such signature, is none of ours, or is damaged; the function, too.
+        ImportError: If it takes text and tensorflow-text is not installed.
+    """
+    signatures = _signatures(folder)
+    if signature not in signatures:
+        raise ValueError(
+            f"load: `signature` must be one of those of {folder}: "
+            f"{', '.join(signatures) or 'none'}. Received: {signature!r}"
+        )
+    inputs = set(signatures[signature].inputs)
+    outputs = set(signatures[signature].outputs)
+    kind, labels, languages, previous = _about(folder, inputs, outputs)
+    made = predictor_of(kind)
+    names = _taken(kind, inputs)
+    if "image" not in names or "text" in names:
+        _register_text_ops(folder)
+    program = _Program(folder, [*signatures], signature, names)
+    served = made(program, labels, parts, source or folder)
+    vars(served).update(languages=languages, previous=previous, loaded=program)
+    return served, program.read
+
+
+class _Program(Mapping[str, Any]):
+    """The signatures of a SavedModel, as functions by their names; each is read when it is used.
+
+    The first one that is used is read alone, which takes a fraction of the time of the whole
+    SavedModel. If another one is used, all are read, so that they share their variables.
+
+    Args:
+        folder: Path of the SavedModel.
+        signatures: Names of all its signatures.
+        signature: Name of the signature that `__call__` uses.
+        names: Names of its inputs, in the order in which `__call__` takes them.
+    """
+
+    def __init__(
+        self,
+        folder: pathlib.Path,
+        signatures: Sequence[str],
+        signature: str,
+        names: tuple[str, ...],
+    ) -> None:
+        self._folder, self._signature, self._names = folder, signature, names
+        self._signatures = signatures
+        self._lock = threading.Lock()  # of a request that comes while another thread reads
+        self._loaded: Any = None
+
+    def __call__(self, *given: Any) -> Any:
+        return self[self._signature](**dict(zip(self._names, given, strict=True)))
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._signatures:
+            raise KeyError(name)
+        loaded = self._loaded
+        if loaded is None or name not in loaded.signatures:
+            with self._lock:
+                loaded = self._loaded
+                if loaded is None:
+                    loaded = self._loaded = _read_signature(self._folder, name)
+                elif name not in loaded.signatures:
+                    loaded = self._loaded = _read(self._folder, self._folder)
+
+        def run(**inputs: Any) -> Any:
+            return loaded.signatures[name](**inputs)  # which holds its variables weakly
+
+        return run
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._signatures)
+
+    def __len__(self) -> int:
+        return len(self._signatures)
+
+    def read(self, whole: bool = False) -> None:
+        """Reads the signature of `__call__`; with `whole`, all signatures."""
+        self[self._signature]
+        if whole:
+            for name in self:
+                self[name]
+
+
+def _read(folder: pathlib.Path, source: pathlib.Path) -> Any:
+    """Returns the SavedModel in a folder; errors name the folder that it comes from."""
+    try:
+        return tf.saved_model.load(str(folder))
+    except (OSError, ValueError, KeyError, tf.errors.OpError) as error:
+        lines = str(error).strip().splitlines() or [type(error).__name__]
+        raise ValueError(
+            f"load: the SavedModel in {source} is damaged, or files of it are missing: {lines[0]}"
+        ) from error
+
+
+def _read_signature(folder: pathlib.Path, name: str) -> Any:
+    """Returns a SavedModel with one of its signatures, or with all if it cannot be cut.
+
+    TensorFlow builds every function of a SavedModel anew in Python, whether it is used or not. So
+    it is given a copy of the program that has only the functions that the signature needs.
+    """
+    program = _parse(folder)
+    has_assets = any((folder / "assets").glob("*"))  # which may be read later
+    if not has_assets and _keep_signature(program.meta_graphs[0], name):
+        with tempfile.TemporaryDirectory() as temporary, contextlib.suppress(*FAILURES):
+            part = pathlib.Path(temporary)
+            (part / "variables").symlink_to((folder / "variables").absolute())
+            (part / PROGRAM).write_bytes(program.SerializeToString())
+            return _read(part, folder)
+    return _read(folder, folder)
+
+
+def _keep_signature(graph: Any, name: str) -> bool:
+    """Removes from a `MetaGraphDef` the functions that a signature does not need.
+
+    Returns:
+        True if the signature was found, and the others were removed.
+    """
+    nodes = graph.object_graph_def.nodes
+    maps = [node for node in nodes if node.user_object.identifier == "signature_map"]
+    children = [child for node in maps for child in node.children if child.local_name == name]
+    if len(maps) != 1 or len(children) != 1:
+        return False
+    needed = _needed_functions(
+        graph.graph_def.library, nodes[children[0].node_id].bare_concrete_function
+    )
+    del maps[0].children[:]
+    maps[0].children.extend(children)
+    for node in nodes:
+        if node.WhichOneof("kind") == "function":
+            kept_functions = [x for x in node.function.concrete_functions if x in needed]
+            node.function.concrete_functions[:] = kept_functions
+        elif not {
+            node.bare_concrete_function.concrete_function_name,
+            node.captured_tensor.concrete_function,
+        } <= {"", *needed}:
+            node.user_object.identifier = "_generic_user_object"  # nodes are known by position
+    concrete, library = graph.object_graph_def.concrete_functions, graph.graph_def.library
+    for function_name in set(concrete) - needed:
+        del concrete[function_name]
+    _filter(library.function, lambda function: function.signature.name in needed)
+    _filter(library.gradient, lambda gradient: gradient.function_name in needed)
+    _filter(library.registered_gradients, lambda gradient: gradient.gradient_func in needed)
+    return True
+
+
+def _needed_functions(library: Any, signature: Any) -> set[str]:
+    """Returns the names of the functions that the function of a signature calls, and its own."""
+    functions = {function.signature.name: function for function in library.function}
+    gradients = {
+        gradient.registered_op_type: gradient.gradient_func
+        for gradient in library.registered_gradients
+    }
+    needed: set[str] = set()
+    waiting = [signature.concrete_function_name]
+    while waiting:
+        name = waiting.pop()
+        if name in functions and name not in needed:
+            needed.add(name)
+            for node in functions[name].node_def:
+                waiting.extend(_called_functions(node, gradients))
+    return needed
+
+
+def _called_functions(node: Any, gradients: Mapping[str, str]) -> Iterator[str]:
+    """Yields the names of the functions that a node may call; some may be names of operations."""
+    yield node.op
+    for key, value in node.attr.items():
+        yield value.func.name
+        yield from (function.name for function in value.list.func)
+        if key == "_gradient_op_type":
+            yield gradients.get(value.s.decode(), "")
+
+
+def _filter(messages: Any, is_kept: Callable[[Any], bool]) -> None:
+    """Removes messages of a repeated field."""
+    kept = [message for message in messages if is_kept(message)]
+    del messages[:]
+    messages.extend(kept)
+
+
+def _parse(folder: pathlib.Path) -> Any:
+    """Returns the `SavedModel` message of a folder.
+
+    Raises:
+        ValueError: If it is damaged.
+    """
+    program = saved_model_pb2.SavedModel()
+    try:
+        program.ParseFromString((folder / PROGRAM).read_bytes())
+    except Exception as error:  # protobuf's DecodeError is in no public module
+        raise ValueError(f"load: {folder / PROGRAM} is damaged: {error}") from None
+    return program
+
+
+def _signatures(folder: pathlib.Path) -> dict[str, Any]:
+    """Returns name -> `SignatureDef` of a SavedModel, without those of TensorFlow itself."""
+    program = _parse(folder)
+    found = program.meta_graphs[0].signature_def if program.meta_graphs else {}
+    return {name: found[name] for name in sorted(found) if not name.startswith("__")}
+
+
+def _about(
+    folder: pathlib.Path, inputs: set[str], outputs: set[str]
+) -> tuple[str, list[str] | None, tuple[str, ...], int]:
+    """Kind, labels, languages to choose from and number of previous sentences; often none.
+
+    From what the exporter has written, or from the names of what goes through.
+
+    Raises:
+        ValueError: If it is of no kind that there is.
+    """
+    if (folder / ABOUT).is_file():
+        try:
+            about = read_json(folder, ABOUT)
+            kind, labels = about["kind"], about.get("labels")
+            languages = tuple(map(str, about.get("target_languages", ())))
+            previous = int(about.get("context", 0))
+        except (ValueError, KeyError, TypeError, AttributeError):
+            raise ValueError(f"load: {folder / ABOUT} is damaged: it must have `kind`.") from None
+        known = isinstance(kind, str) and kind in all_tasks() and isinstance(labels, list | None)
+        if known and inputs == {*_taken(kind, inputs)}:
+            return kind, labels, languages, previous
+        raise ValueError(
+            f"load: {folder / ABOUT}: `kind` must be one of {', '.join(all_tasks())} that "
+            f"takes {', '.join(sorted(inputs))}. Received: {kind!r}"
+        )
+    kinds = [kind for kind, task in all_tasks().items() if task.output in outputs]
+    if not kinds and {"label", "probability", "probabilities"} <= outputs:
+        kinds = ["image_classifier" if "image" in inputs else "text_classifier"]
+    if len(kinds) == 1 and inputs == {*_taken(kinds[0])}:
+        return kinds[0], None, (), 0
+    raise ValueError(
+        f"load: {folder} must be a SavedModel of keras_transformers.export. It makes "
+        f"{', '.join(sorted(outputs))} of {', '.join(sorted(inputs))}"
+    )
+
+
+def _taken(kind: str, inputs: Collection[str] = ()) -> tuple[str, ...]:
+    """Names of the inputs of a kind, in the order in which its predictor gives them.
+
+    Those that it may take are among them where they are in `inputs`.
+    """
+    predictor = predictor_of(kind)
+    more = (name for name in predictor.may_take if name in inputs)
+    return (str(predictor.takes), *predictor.also_takes, *more)
+
+
+def _register_text_ops(folder: pathlib.Path) -> None:
+    try:
+        import tensorflow_text  # noqa: F401  registers the tokenizers' ops
+    except ImportError as error:
+        raise ImportError(f"load: {folder} takes text; install tensorflow-text ({error})") from None

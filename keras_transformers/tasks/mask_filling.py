@@ -9,7 +9,10 @@ import tensorflow as tf
 
 from keras_transformers.core.types import StrPath
 from keras_transformers.generation.request import padding_of
+from keras_transformers.models import MaskedLanguageHead
 from keras_transformers.tasks.documents import _OfTexts
+from keras_transformers.tasks.fitting import Fitted
+from keras_transformers.tasks.predictor_folder import Published
 from keras_transformers.tasks.registry import Task
 from keras_transformers.tasks.rounds import Rounds
 from keras_transformers.tasks.served import (
@@ -179,6 +182,12 @@ class MaskFillerFitting(_OfTexts):
     """
 
     kind = "mask_filler"
+
+    @classmethod
+    def from_published(cls, published: Published) -> Fitted | None:
+        if not isinstance(getattr(published.model, "head", None), MaskedLanguageHead):
+            return None
+        return cls(published.held_text_model())
 
     def served(self) -> Any:
         return MaskFiller(self.held.model, self.held.tokenizer, **self.held.options)

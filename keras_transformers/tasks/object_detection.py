@@ -2,19 +2,24 @@
 
 import dataclasses
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Unpack
 
 import numpy as np
 import tensorflow as tf
 
+from keras_transformers import pretrained
 from keras_transformers.core.types import StrPath
 from keras_transformers.detection import best_answers
 from keras_transformers.detection.boxes import Answers
+from keras_transformers.models import DETR, DeformableDETR
 from keras_transformers.models.set_detector import SetDetector
+from keras_transformers.pretrained.files import read_json
+from keras_transformers.pretrained.images import boxes_in
 from keras_transformers.tasks.conversion import Program, _pixels, of_images
-from keras_transformers.tasks.fitting import Answering
+from keras_transformers.tasks.fitting import Answering, Fitted
 from keras_transformers.tasks.image_requests import ImagePredictor, decoded_each
+from keras_transformers.tasks.predictor_folder import Held, Published
 from keras_transformers.tasks.registry import Task
 from keras_transformers.tasks.rounds import Rounds
 from keras_transformers.tasks.served import Conversion, Convertible
@@ -251,6 +256,31 @@ class DetectorFitting(Answering):
     """
 
     kind = "detector"
+
+    @classmethod
+    def from_published(cls, published: Published) -> Fitted | None:
+        model, folder = published.model, published.folder
+        if not isinstance(model, DETR | DeformableDETR):
+            return None
+        if not model.get_config().get("num_classes"):
+            return None
+        preprocessing, labels = (
+            pretrained.load_preprocessing(folder),
+            pretrained.class_names(folder),
+        )
+        return cls(Held(model, None, preprocessing, labels, {"boxes_in": boxes_in(folder)}))
+
+    @classmethod
+    def options_of_run(
+        cls, folder: pathlib.Path, predictor: Any, numbers: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        settings = read_json(folder, "preprocessing.json")
+        # Boxes of version 0.2.0 are fractions of the frame.
+        options: dict[str, Any] = {"boxes_in": "image" if "fit" in settings else "frame"}
+        if (folder / "metrics.json").is_file():
+            metrics = read_json(folder, "metrics.json")
+            options["threshold"] = metrics.get("test_threshold", 0.5)
+        return options
 
     def served(self) -> Any:
         of = self.held

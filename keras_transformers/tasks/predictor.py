@@ -106,7 +106,7 @@ class Predictor:
         self._run = run
         named = None if labels is None else [str(label) for label in labels]
         self.labels: list[str] | Any = named  # None where there are no classes
-        self._parts, self._source = dict(parts or {}), source
+        self._parts, self.source = dict(parts or {}), source
         self._made: dict[str, Any] = {}
 
     @property
@@ -265,8 +265,8 @@ class Predictor:
             "callbacks": tuple(callbacks),
             "verbose": verbose,
         }
-        fitted, history = self._fitting("fit").trained(data, valid, asked, options)
-        self._become(fitted)
+        fitted, history = self.fitting_for("fit").trained(data, valid, asked, options)
+        self.become(fitted)
         found: dict[str, list[float]] = history
         return found
 
@@ -281,7 +281,7 @@ class Predictor:
             `of_unknown_classes`, the rows whose class the model does not know, which count as
             errors; and `left_out`, the rows that cannot be scored at all.
         """
-        scores: dict[str, float] = self._fitting("evaluate").evaluate(data, columns)
+        scores: dict[str, float] = self.fitting_for("evaluate").evaluate(data, columns)
         return scores
 
     def quantize(self, mode: str = "int8") -> Self:
@@ -301,7 +301,7 @@ class Predictor:
         Raises:
             ValueError: If there is no such mode, or the model is quantised or has adapters.
         """
-        self._become(self._fitting("quantize").quantized(mode))
+        self.become(self.fitting_for("quantize").quantized(mode))
         return self
 
     def add_lora(self, rank: int = 8, **options: Any) -> Self:
@@ -323,7 +323,7 @@ class Predictor:
             ValueError: If a number is out of range, or the model has an adapter of that name
                 (`fit` goes on with it), a merged one, or Keras's own LoRA.
         """
-        self._become(self._fitting("add_lora").adapted(rank, options))
+        self.become(self.fitting_for("add_lora").adapted(rank, options))
         return self
 
     def save(self, folder: StrPath) -> pathlib.Path:
@@ -335,7 +335,7 @@ class Predictor:
         Returns:
             The path.
         """
-        path: pathlib.Path = self._fitting("save").save(folder)
+        path: pathlib.Path = self.fitting_for("save").save(folder)
         return path
 
     def export(self, folder: StrPath, **options: Any) -> pathlib.Path:
@@ -352,10 +352,10 @@ class Predictor:
         Returns:
             The folder of what was written.
         """
-        path: pathlib.Path = self._fitting("export").export(folder, **options)
+        path: pathlib.Path = self.fitting_for("export").export(folder, **options)
         return path
 
-    def _fitting(self, asked: str) -> Any:
+    def fitting_for(self, asked: str) -> Any:
         """The object of `keras_transformers.fitting` behind this predictor."""
         if "fitting" not in self._parts:
             raise ValueError(
@@ -366,12 +366,12 @@ class Predictor:
             self._made["fitting"] = self._parts["fitting"]()
         return self._made["fitting"]
 
-    def _become(self, fitted: Any) -> None:
+    def become(self, fitted: Any) -> None:
         """Answers from now on with another model, and as one of its kind."""
         served = fitted.served()
         self.__class__ = predictor_of(served.kind)
         self._run, self.labels = served, served.labels
-        self._parts, self._made = predictor_parts(fitted), {}
+        self._parts, self._made = _parts_of(fitted), {}
 
     def _request(self, items: list[Any], details: bool, first: int) -> list[Any]:
         """A list of answers, or `Refused`s, for a list of things, the first of this number."""
@@ -452,18 +452,32 @@ class Predictor:
     def _part(self, name: str) -> Any:
         check_process(f"predictor.{name}")
         if name not in self._parts:
-            raise AttributeError(f"{self._source} has no {name}.")
+            raise AttributeError(f"{self.source} has no {name}.")
         if name not in self._made:
             self._made[name] = self._parts[name]()
         return self._made[name]
 
     def __repr__(self) -> str:
         classes = "" if self.labels is None else f", {len(self.labels)} classes"
-        return f"<{type(self).__name__} of {self._source}{classes}>"
+        return f"<{type(self).__name__} of {self.source}{classes}>"
 
 
-def predictor_parts(fitted: Any) -> dict[str, Callable[[], Any]]:
-    """The parts of a predictor, see there, of an object of `keras_transformers.fitting`."""
+def predictor_for(fitted: Any, source: Any) -> Predictor:
+    """Returns the predictor that answers by an object of `keras_transformers.fitting`.
+
+    Args:
+        fitted: The object.
+        source: The folder that it was read from, for messages.
+    """
+    served = fitted.served()
+    predictor: Predictor = predictor_of(served.kind)(
+        served, served.labels, _parts_of(fitted), source
+    )
+    return predictor
+
+
+def _parts_of(fitted: Any) -> dict[str, Callable[[], Any]]:
+    """Returns the parts of the predictor of such an object."""
     held = fitted.held
     named = {"model": held.model, "tokenizer": held.tokenizer, "preprocessing": held.preprocessing}
     parts = {name: _giving(part) for name, part in named.items() if part is not None}

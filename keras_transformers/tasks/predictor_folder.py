@@ -8,7 +8,8 @@ from typing import Any
 
 from keras_transformers import generation, pretrained, saving
 from keras_transformers.core.types import StrPath
-from keras_transformers.pretrained.files import read_json
+from keras_transformers.pretrained.files import CONFIG, read_json
+from keras_transformers.pretrained.folder import FAMILIES
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,6 +49,42 @@ TOKENIZER = "tokenizer_config.json"
 SEARCHES = {
     each.__name__: each for each in (generation.BeamSearch, generation.Greedy, generation.Sampling)
 }
+
+
+@dataclasses.dataclass(frozen=True)
+class Published:
+    """A folder of published weights.
+
+    Args:
+        folder: The folder.
+        model: The model, read.
+        languages: Codes of the source's and the target's language, or None; see `load`.
+        new_tokens: Most tokens that it generates, or None; see `load`.
+    """
+
+    folder: pathlib.Path
+    model: Any
+    languages: tuple[str, str] | None = None
+    new_tokens: int | None = None
+
+    def held_text_model(
+        self, options: Mapping[str, Any] | None = None, has_labels: bool = False
+    ) -> Held:
+        """Returns a model of texts with its tokenizer, and with the names of its classes.
+
+        Args:
+            options: Arguments of the exporter besides.
+            has_labels: Whether the model gives classes.
+        """
+        family = FAMILIES.get(str(read_json(self.folder, CONFIG).get("model_type")))
+        fixed: Mapping[str, Any] = {} if family is None else family.configuration.fixed
+        return Held(
+            self.model,
+            pretrained.load_tokenizer(self.folder),
+            labels=pretrained.class_names(self.folder) if has_labels else None,
+            options=options or {},
+            pooler_activation=str(fixed.get("pooler_activation", "tanh")),
+        )
 
 
 def write_held(kind: str, held: Held, folder: StrPath) -> pathlib.Path:

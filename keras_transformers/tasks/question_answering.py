@@ -7,11 +7,14 @@ from typing import Any, NamedTuple, Unpack
 import keras
 import tensorflow as tf
 
+from keras_transformers import pretrained
 from keras_transformers.core.types import StrPath, Tokenizer
 from keras_transformers.generation.request import padding_of
+from keras_transformers.models import SpanHead
 from keras_transformers.models.text_heads import NEVER
-from keras_transformers.tasks.fitting import Answering
+from keras_transformers.tasks.fitting import Answering, Fitted
 from keras_transformers.tasks.predictor import received
+from keras_transformers.tasks.predictor_folder import Held, Published
 from keras_transformers.tasks.registry import Task
 from keras_transformers.tasks.rounds import Rounds
 from keras_transformers.tasks.served import LENGTHS, Saving, Served, bounded, lengths_for
@@ -322,6 +325,12 @@ class QuestionAnswererFitting(Answering):
     """
 
     kind = "question_answerer"
+
+    @classmethod
+    def from_published(cls, published: Published) -> Fitted | None:
+        if not isinstance(getattr(published.model, "head", None), SpanHead):
+            return None
+        return cls(Held(published.model, pretrained.load_tokenizer(published.folder)))
 
     def served(self) -> Any:
         of = self.held

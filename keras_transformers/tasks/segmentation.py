@@ -7,11 +7,13 @@ from typing import Any, Unpack
 import numpy as np
 import tensorflow as tf
 
+from keras_transformers import pretrained
 from keras_transformers.core.types import StrPath
 from keras_transformers.layers.convolutions import old_positions
 from keras_transformers.models import SegFormer
-from keras_transformers.tasks.fitting import Answering
+from keras_transformers.tasks.fitting import Answering, Fitted
 from keras_transformers.tasks.image_requests import ImagePredictor, decoded_each
+from keras_transformers.tasks.predictor_folder import Held, Published
 from keras_transformers.tasks.registry import Task
 from keras_transformers.tasks.rounds import Rounds
 from keras_transformers.tasks.served import Saving, Served
@@ -240,6 +242,14 @@ class SegmenterFitting(Answering):
     """
 
     kind = "segmenter"
+
+    @classmethod
+    def from_published(cls, published: Published) -> Fitted | None:
+        model, folder = published.model, published.folder
+        if not isinstance(model, SegFormer) or not model.get_config().get("num_classes"):
+            return None
+        preprocessing = pretrained.load_preprocessing(folder)
+        return cls(Held(model, None, preprocessing, pretrained.class_names(folder)))
 
     def served(self) -> Any:
         return Segmenter(self.held.model, self.held.labels or (), self.held.preprocessing)

@@ -8,14 +8,25 @@ from typing import Any, Literal, Unpack
 import keras
 import tensorflow as tf
 
+from keras_transformers import pretrained
 from keras_transformers.core.types import Array, StrPath, Tokenizer
 from keras_transformers.data.columns import Chosen
 from keras_transformers.generation.request import padding_of
+from keras_transformers.models import TextEncoder
 from keras_transformers.models.text_heads import pooled_tokens
+from keras_transformers.tasks import served
 from keras_transformers.tasks.conversion import Program, _of_ids, of_texts
+from keras_transformers.tasks.fitting import Fitted
+from keras_transformers.tasks.predictor_folder import Published
 from keras_transformers.tasks.registry import Task
 from keras_transformers.tasks.rounds import Rounds
-from keras_transformers.tasks.served import Conversion, Convertible, lengths_for, strings
+from keras_transformers.tasks.served import (
+    Conversion,
+    Convertible,
+    lengths_for,
+    lengths_within,
+    strings,
+)
 from keras_transformers.tasks.text_classification import TextClassifierFitting
 from keras_transformers.tasks.text_predictor import TextPredictor
 
@@ -196,6 +207,15 @@ class EncoderFitting(TextClassifierFitting):
     """
 
     kind = "sentence_encoder"
+
+    @classmethod
+    def from_published(cls, published: Published) -> Fitted | None:
+        model = published.model
+        if not isinstance(model, TextEncoder) or model.head is not None:
+            return None
+        options = pretrained.load_pooling(published.folder)
+        options["lengths"] = lengths_within(model, options.get("lengths", served.LENGTHS))
+        return cls(published.held_text_model(options))
 
     def served(self) -> Any:
         return SentenceEncoder(self.held.model, self.held.tokenizer, **self.held.options)

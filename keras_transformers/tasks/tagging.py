@@ -22,7 +22,7 @@ from keras_transformers.tasks.fitting import (
     split_parts,
     with_adapter,
 )
-from keras_transformers.tasks.predictor_folder import Held
+from keras_transformers.tasks.predictor_folder import Held, Published
 from keras_transformers.tasks.registry import Task
 from keras_transformers.tasks.rounds import Rounds
 from keras_transformers.tasks.served import LENGTHS, Saving, Served, bounded, lengths_for
@@ -255,6 +255,14 @@ class TextTaggerFitting(Fitted):
 
     kind = "text_tagger"
     choices = ("problem_type",)
+
+    @classmethod
+    def from_published(cls, published: Published) -> Fitted | None:
+        head = getattr(published.model, "head", None)
+        # ELECTRA's discriminator gives each token one number: whether it was exchanged.
+        if not isinstance(head, TaggingHead) or head.num_classes == 1:
+            return None
+        return cls(published.held_text_model(has_labels=True))
 
     def served(self) -> Any:
         of = self.held

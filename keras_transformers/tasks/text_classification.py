@@ -34,7 +34,7 @@ from keras_transformers.tasks.fitting import (
     with_adapter,
 )
 from keras_transformers.tasks.predictor import named_probabilities
-from keras_transformers.tasks.predictor_folder import Held
+from keras_transformers.tasks.predictor_folder import Held, Published
 from keras_transformers.tasks.registry import Task
 from keras_transformers.tasks.rounds import Rounds
 from keras_transformers.tasks.served import (
@@ -267,6 +267,13 @@ class TextClassifierFitting(Fitted):
     kind = "text_classifier"
     choices = ("problem_type", "class_weights", "label_separator")
 
+    @classmethod
+    def from_published(cls, published: Published) -> Fitted | None:
+        head = getattr(published.model, "head", None)
+        if not isinstance(head, ClassificationHead) or _gives_number(head):
+            return None
+        return cls(published.held_text_model(has_labels=True))
+
     def served(self) -> Any:
         of = self.held
         return TextClassifier(of.model, of.tokenizer, of.labels or (), **of.options)
@@ -393,6 +400,13 @@ class TextRegressorFitting(TextClassifierFitting):
 
     kind = "text_regressor"
 
+    @classmethod
+    def from_published(cls, published: Published) -> Fitted | None:
+        head = getattr(published.model, "head", None)
+        if not isinstance(head, ClassificationHead) or not _gives_number(head):
+            return None
+        return cls(published.held_text_model())
+
     def served(self) -> Any:
         of = self.held
         return TextRegressor(of.model, of.tokenizer, **of.options)
@@ -409,6 +423,10 @@ class TextRegressorFitting(TextClassifierFitting):
             "rows": len(of),
             "left_out": sum(of.corpus.left_out.values()),
         }
+
+
+def _gives_number(head: ClassificationHead) -> bool:
+    return bool(head.problem_type == REGRESSION and head.num_classes == 1)
 
 
 def _scale(held: Held, train: Targets) -> Scale:

@@ -2,20 +2,25 @@
 
 import copy
 import pathlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Self, Unpack
 
 import numpy as np
 import tensorflow as tf
 
+from keras_transformers import pretrained
 from keras_transformers.core.types import StrPath, Tokenizer
 from keras_transformers.generation import Request, Sampling, StopStrings, decode
 from keras_transformers.generation.compiled import run_in_parts
 from keras_transformers.generation.inputs import check_streamable
 from keras_transformers.generation.request import Decodable, padding_of, vocabularies_of
 from keras_transformers.generation.search import Search
+from keras_transformers.models import LanguageHead, LanguageModel
+from keras_transformers.pretrained.search import load_new_tokens, load_stop_strings
 from keras_transformers.tasks.documents import _OfTexts
+from keras_transformers.tasks.fitting import Fitted
 from keras_transformers.tasks.predictor import received
+from keras_transformers.tasks.predictor_folder import Published
 from keras_transformers.tasks.registry import Task
 from keras_transformers.tasks.rounds import (
     Rounds,
@@ -45,6 +50,7 @@ from keras_transformers.tasks.text_predictor import (
 from keras_transformers.tasks.text_signatures import ContinuationScores, GivenTexts, TextSignature
 from keras_transformers.text import packed_documents
 
+NEW_TOKENS = 128  # of a continuation
 LENGTHS = (16, 64, 256, 1024, 4096)  # of prompts, where nothing else is said
 DEFAULT_SEARCH = Sampling(temperature=0.8, top_p=0.95)
 RESULTS = {
@@ -135,7 +141,7 @@ class TextGenerator(Served):
         model: Decodable,
         tokenizer: Tokenizer,
         search: Search | None = None,
-        new_tokens: int = 128,
+        new_tokens: int = NEW_TOKENS,
         prompt_lengths: Sequence[int] | None = None,
         stop_strings: str | Sequence[str] = (),
     ) -> None:
@@ -646,6 +652,30 @@ class LanguageModelFitting(_OfTexts):
     """
 
     kind = "text_generator"
+    default_search = DEFAULT_SEARCH
+
+    @classmethod
+    def from_published(cls, published: Published) -> Fitted | None:
+        model, folder, new_tokens = published.model, published.folder, published.new_tokens
+        if not isinstance(model, LanguageModel) or not isinstance(model.head, LanguageHead | None):
+            return None
+        if new_tokens is None:
+            # Half the positions are left for the prompt, if there are few.
+            new_tokens = load_new_tokens(folder, after_prompt=True) or NEW_TOKENS
+            new_tokens = min(new_tokens, (model.most_decodable or 2 * new_tokens) // 2)
+        options = {"search": pretrained.load_search(folder), "new_tokens": new_tokens}
+        if stop_strings := load_stop_strings(folder):
+            options["stop_strings"] = stop_strings
+        return cls(published.held_text_model(options))
+
+    @classmethod
+    def options_of_run(
+        cls, folder: pathlib.Path, predictor: Any, numbers: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        if "temperature" not in numbers:
+            return {}
+        search = Sampling(numbers["temperature"], top_p=numbers["top_p"])
+        return {"search": search, "new_tokens": numbers["new_tokens"]}
 
     def served(self) -> Any:
         return TextGenerator(self.held.model, self.held.tokenizer, **self.held.options)

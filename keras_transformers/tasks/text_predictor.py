@@ -183,7 +183,7 @@ class TextPredictor(Predictor):
         signatures = vars(self).get("loaded", {})
         if signature not in signatures:
             raise AttributeError(
-                f"{signature}: {self._source} has no signature {signature!r}; export it by this "
+                f"{signature}: {self.source} has no signature {signature!r}; export it by this "
                 "version."
             )
         run, inputs = signatures[signature], (*names, *self.may_take)
@@ -236,7 +236,7 @@ class TextPredictor(Predictor):
         if hasattr(self._run, "changed"):
             return self._run
         if "served" not in self._made:
-            self._made["served"] = self._fitting(asked).served()
+            self._made["served"] = self.fitting_for(asked).served()
         return self._made["served"]
 
     def _streamed(

@@ -4,12 +4,13 @@ import dataclasses
 import functools
 import pathlib
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Unpack
 
 import numpy as np
 import tensorflow as tf
 
+from keras_transformers import pretrained
 from keras_transformers.core.types import StrPath, Tokenizer
 from keras_transformers.core.words import refused_context
 from keras_transformers.data.columns import Chosen
@@ -27,6 +28,9 @@ from keras_transformers.generation.inputs import check_streamable
 from keras_transformers.generation.request import Decodable, most_tokens, padding_of
 from keras_transformers.generation.search import Search
 from keras_transformers.generation.shortlists import Within
+from keras_transformers.models import Transformer
+from keras_transformers.pretrained.files import CONFIG, read_json
+from keras_transformers.pretrained.search import load_new_tokens, load_stop_strings
 from keras_transformers.tasks.fitting import (
     Asked,
     Fitted,
@@ -35,6 +39,7 @@ from keras_transformers.tasks.fitting import (
     split_parts,
     with_adapter,
 )
+from keras_transformers.tasks.predictor_folder import SHORTLIST, Held, Published
 from keras_transformers.tasks.registry import Task
 from keras_transformers.tasks.rounds import (
     Rounds,
@@ -150,12 +155,8 @@ class Translator(Served):
         shortlist: Shortlist | None = None,
         new_tokens: int | None = None,
     ) -> None:
-        positions = getattr(model, "most_positions", None)
-        if new_tokens is not None and not 1 <= new_tokens <= (positions or new_tokens):
-            limit = "" if positions is None else f" and at most {positions}, the model's positions"
-            raise ValueError(
-                f"Translator: `new_tokens` must be positive{limit}. Received: {new_tokens}"
-            )
+        self._positions = getattr(model, "most_positions", None)
+        self._new_tokens = _check_new_tokens(new_tokens, self._positions)
         languages = LanguageChoice("Translator", tokenizer)
         super().__init__("translator", model, REQUEST, *languages.requests)
         self.tokenizer, self.padding = tokenizer, padding_of(model)
@@ -164,7 +165,6 @@ class Translator(Served):
         )
         self.languages = languages
         self._context: Context | None = getattr(tokenizer, "context", None)
-        self._positions, self._new_tokens = positions, new_tokens
         if not model.built:
             model({name: np.ones((1, 1), "int32") for name in ("source", "target")})
         # A tokenizer that does not name its marks has END behind a source, and nothing before it.
@@ -175,7 +175,15 @@ class Translator(Served):
                 "Translator: `source_lengths` must have room for what stands before and behind a "
                 f"source, {self._marks}. Received: {self.lengths}"
             )
-        search = BeamSearch() if search is None else without_draft("Translator", search)
+        self._choose_tokens_by(search or BeamSearch(), shortlist)
+        self._phrases = DemandedPhrases(self)
+        self._scores, self._alternatives = GivenTranslations(self), Alternatives(self)
+        self.confidence = None
+
+    def _choose_tokens_by(self, search: Search, shortlist: Shortlist | None) -> None:
+        """Sets the search, its first token, its lists and the outputs that it gives."""
+        tokenizer = self.tokenizer
+        search = without_draft("Translator", search)
         start = search.constraints.boundaries.start
         self._start_id: Any = tokenizer.start_id if start is None else start
         if self._start_id is None:
@@ -185,13 +193,13 @@ class Translator(Served):
                 f"published folder). Received: {type(tokenizer).__name__} without one"
             )
         self._given_search, self._shortlist = search, shortlist
-        self._search = languages.without_marks(search)
+        self._search = self.languages.without_marks(search)
         self.make_seed(search)
         self._is_sampled = isinstance(search, Sampling)
         self._lists: Lists | None = None
         if shortlist is not None:
             self._search = Shortlisted(shortlist, self._search)
-            self._search.check(model)
+            self._search.check(self.model)
             self._lists = Lists(self._search, self.padding, self._start_id, tokenizer.end_id)
         self._results = RESULTS
         if (number := sequences_of(self._search)) > 1:
@@ -199,9 +207,6 @@ class Translator(Served):
                 "translations": tf.TensorSpec([None, number], tf.string),
                 "scores": tf.TensorSpec([None, number], tf.float32),
             }
-        self._phrases = DemandedPhrases(self)
-        self._scores, self._alternatives = GivenTranslations(self), Alternatives(self)
-        self.confidence = None
 
     @property
     def search(self) -> Search:
@@ -521,6 +526,16 @@ class Translator(Served):
         return TranslatorPredictor(self).towards(target_language).score(sentences, translations)
 
 
+def _check_new_tokens(new_tokens: int | None, positions: int | None) -> int | None:
+    """Returns the most tokens of a translation; ValueError if the model has too few positions."""
+    if new_tokens is not None and not 1 <= new_tokens <= (positions or new_tokens):
+        limit = "" if positions is None else f" and at most {positions}, the model's positions"
+        raise ValueError(
+            f"Translator: `new_tokens` must be positive{limit}. Received: {new_tokens}"
+        )
+    return new_tokens
+
+
 def translator(
     model: Decodable,
     tokenizer: Tokenizer,
@@ -548,6 +563,9 @@ def translator(
 
 
 LONGEST = 4096  # ids on a side, where the model has no last position
+# Model types that generate other texts than translations, too. The length of their outputs does not
+# follow from the length of the source, so the generation settings limit it.
+OF_ANY_LENGTH = ("bart", "mt5", "pegasus", "t5")
 CHUNK = 8192  # pairs that are gathered at a time
 
 
@@ -562,6 +580,45 @@ class TranslatorFitting(Fitted):
 
     kind = "translator"
     choices = ("label_smoothing",)
+    default_search = BeamSearch()
+
+    @classmethod
+    def from_published(cls, published: Published) -> Fitted | None:
+        model, folder, new_tokens = published.model, published.folder, published.new_tokens
+        if not isinstance(model, Transformer):
+            return None
+        tokenizer = pretrained.load_tokenizer(folder, published.languages)
+        options: dict[str, Any] = {"search": _published_search(published, tokenizer)}
+        if stop_strings := load_stop_strings(folder):
+            raise ValueError(
+                f"load: `stop_strings` in the generation settings of {folder} must be none, for it "
+                f"holds a model with an encoder. Received: {stop_strings}"
+            )
+        if new_tokens is None:
+            named = read_json(folder, CONFIG).get("model_type") not in OF_ANY_LENGTH
+            new_tokens = load_new_tokens(folder, after_prompt=named)
+            if new_tokens is not None:
+                new_tokens = min(new_tokens, model.most_positions or new_tokens)
+        if new_tokens is not None:
+            options["new_tokens"] = new_tokens
+        return cls(Held(model, tokenizer, options=options))
+
+    @classmethod
+    def options_of_run(
+        cls, folder: pathlib.Path, predictor: Any, numbers: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        if languages := predictor.target_languages:
+            raise ValueError(
+                f"{folder} translates into {', '.join(languages)}, and `fit` learns one language. "
+                f'Go on from its parts, `model` and `tokenizer.towards("{languages[0]}")`, by '
+                "`encode_pairs` and Keras."
+            )
+        names = ("beam_size", "length_penalty")
+        search = BeamSearch(**{name: numbers[name] for name in names if name in numbers})
+        options: dict[str, Any] = {"search": search}
+        if (folder / SHORTLIST).is_file():
+            options["shortlist"] = Shortlist.load(folder / SHORTLIST)
+        return options
 
     def served(self) -> Any:
         return Translator(self.held.model, self.held.tokenizer, **self.held.options)
@@ -650,6 +707,29 @@ class TranslatorFitting(Fitted):
         translations = self.served().translate(corpus.sources)
         bleu, chrf, _ = score_translations(translations, corpus.targets)
         return {"bleu": bleu, "chrf": chrf, "rows": len(corpus)}
+
+
+def _published_search(published: Published, tokenizer: Any) -> Search:
+    """Returns the search of a published translator, which begins with the token of a language.
+
+    Raises:
+        ValueError: If the model translates between many languages, and no file says which.
+    """
+    folder = published.folder
+    search = pretrained.load_search(folder)
+    if getattr(tokenizer, "languages", None) is None:
+        return search
+    boundaries = search.constraints.boundaries
+    is_open = boundaries.first is None and tokenizer.language_id is not None
+    if published.languages is not None or is_open:
+        return pretrained.load_search(folder, tokenizer.language_id)
+    if boundaries.first is None and boundaries.start not in tokenizer.language_ids.values():
+        raise ValueError(
+            f"load: {folder} translates between many languages, and no file says which. Give "
+            "`languages`, the codes of the source's and the target's, of "
+            f"{', '.join(tokenizer.languages.tokens)}."
+        )
+    return search
 
 
 def _lengths(ids: dict[str, tf.RaggedTensor]) -> Any:

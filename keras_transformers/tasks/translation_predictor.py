@@ -444,7 +444,7 @@ class TranslatorPredictor(TextPredictor):
             found = scores_of(row)
         if confidence and "confidence" not in row:
             raise ValueError(
-                f"predict: `confidence` must be False, for {self._source} was not calibrated; see "
+                f"predict: `confidence` must be False, for {self.source} was not calibrated; see "
                 "fitting.calibrate_confidence. Received: True"
             )
         return found | ({"confidence": float(row["confidence"])} if confidence else {})

@@ -7,11 +7,13 @@ from typing import Any, Unpack
 
 import tensorflow as tf
 
+from keras_transformers import pretrained
 from keras_transformers.core.types import Array, StrPath, Tokenizer
 from keras_transformers.models import DualEncoder
-from keras_transformers.tasks.fitting import Answering
+from keras_transformers.tasks.fitting import Answering, Fitted
 from keras_transformers.tasks.image_classification import ImageClassifierPredictor
 from keras_transformers.tasks.image_requests import ImagePredictor, decoded_pixels
+from keras_transformers.tasks.predictor_folder import Held, Published
 from keras_transformers.tasks.registry import Task
 from keras_transformers.tasks.rounds import Rounds
 from keras_transformers.tasks.served import Saving, Served, bounded, lengths_for, strings
@@ -244,7 +246,7 @@ class ZeroShotClassifierPredictor(ImagePredictor):
                 "probability": tf.reduce_max(found["probabilities"], axis=1),
             }
 
-        return ImageClassifierPredictor(classify, names, self._parts, self._source)
+        return ImageClassifierPredictor(classify, names, self._parts, self.source)
 
     def predict(
         self,
@@ -292,6 +294,14 @@ class ZeroShotClassifierFitting(Answering):
     """
 
     kind = "zero_shot_classifier"
+
+    @classmethod
+    def from_published(cls, published: Published) -> Fitted | None:
+        model, folder = published.model, published.folder
+        if not isinstance(model, DualEncoder):
+            return None
+        tokenizer = pretrained.load_tokenizer(folder)
+        return cls(Held(model, tokenizer, pretrained.load_preprocessing(folder)))
 
     def served(self) -> Any:
         of = self.held

@@ -10,6 +10,7 @@ from keras_transformers.export import Translator
 from keras_transformers.generation import BeamSearch, Boundaries, Constraints, Greedy
 from keras_transformers.models import Transformer
 from keras_transformers.predictors import QualityEstimator, TranslatorPredictor
+from keras_transformers.tasks.served import Signature
 from keras_transformers.tasks.translation_quality import ConfidenceCurve
 from keras_transformers.text import SentencePieceTokenizer
 
@@ -135,9 +136,13 @@ def test_alternatives_refuse_what_they_cannot_answer(translator):
 
 
 def test_a_translator_that_was_not_calibrated_has_no_confidence():
+    def answer(text):
+        return {name: tf.zeros([1]) for name in ("score", "truncated")} | {"translation": text}
+
     class Uncalibrated:
-        def with_tokens(self, text):
-            return {name: tf.zeros([1]) for name in ("score", "truncated")} | {"translation": text}
+        @staticmethod
+        def further_signature(name):
+            return Signature(answer, answer)
 
     with pytest.raises(ValueError, match="`confidence` must be False.*calibrate_confidence"):
         TranslatorPredictor(Uncalibrated()).predict("the cat", confidence=True)

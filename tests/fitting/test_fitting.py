@@ -75,7 +75,7 @@ def test_a_filler_of_masks_learns_classes_that_the_table_names(tmp_path):
     assert not again.model.compiled
     known = predictor.model  # whose head stays, for the classes are its own
     assert (
-        predictor._fitting("fit")
+        predictor.fitting_for("fit")
         ._with_head(
             targets_of([*zip(texts, royal(texts), strict=True)], None, None, None, predictor.labels)
         )
@@ -93,7 +93,7 @@ def test_a_translator_learns_from_lines_with_tabs(tmp_path):
     assert history["loss"][1] < history["loss"][0] and history["val_loss"][0] > 0
     again = keras_transformers.load(predictor.save(tmp_path / "own"))
     assert again.kind == "translator"
-    held, found = (each._fitting("fit").held for each in (predictor, again))
+    held, found = (each.fitting_for("fit").held for each in (predictor, again))
     assert found.options["search"] == held.options["search"]
     assert found.tokenizer.vocab == held.tokenizer.vocab
     for one, other in zip(held.model.weights, found.model.weights, strict=True):

@@ -44,7 +44,7 @@ def test_an_encoder_learns_tags_and_is_the_same_when_it_is_loaded_again(tmp_path
         again = keras_transformers.load(predictor.save(tmp_path / "own"))
         assert again.predict(test[0]["tokens"]) == predictor.predict(test[0]["tokens"])
         assert again.evaluate(test) == scores
-    fitting = again._fitting("fit")  # which keeps its head for tags that it knows
+    fitting = again.fitting_for("fit")  # which keeps its head for tags that it knows
     assert fitting._with_head(fitting._labels(read_tagged(data))).model is again.model
     texts = [(each["text"], each["type"], each["start"], each["end"]) for each in found["entities"]]
     assert texts == [("king queen", "ROYAL", 6, 16), ("king", "ROYAL", 21, 25)]
@@ -108,9 +108,9 @@ def test_the_label_stands_at_the_first_piece_and_nowhere_else(tmp_path):
 
 def test_scores_count_what_the_model_cannot_see_as_wrong(tmp_path):
     predictor = tagger(tmp_path / "bert")
-    predictor._fitting("evaluate").held.options["lengths"] = (12,)
+    predictor.fitting_for("evaluate").held.options["lengths"] = (12,)
     with folders.eagerly():
-        tags = predictor._fitting("evaluate").served().tags([["the"] * 20])[0]
+        tags = predictor.fitting_for("evaluate").served().tags([["the"] * 20])[0]
         assert tags[:10] == [tags[0]] * 10
         scores = predictor.evaluate([(["the"] * 20, [tags[0]] * 20)])
     assert (scores["accuracy"], scores["words"], scores["untagged"]) == (0.5, 20, 10)

@@ -8,8 +8,8 @@ import pytest
 import tensorflow as tf
 
 import keras_transformers
-from keras_transformers import export, loading, models
-from keras_transformers.tasks import saved_model
+from keras_transformers import export, models
+from keras_transformers.tasks import loading
 from keras_transformers.vision import Preprocessing
 from tests.export import examples
 from tests.loading.saved import save_shouter
@@ -154,7 +154,7 @@ def test_a_signature_that_is_read_alone_answers_as_the_whole_saved_model(make, t
         specs = run.structured_input_signature[1]
         if any(spec.dtype != tf.string or spec.shape.rank != 1 for spec in specs.values()):
             continue
-        program = saved_model._Program(folder, [*whole.signatures], signature, tuple(specs))
+        program = loading._Program(folder, [*whole.signatures], signature, tuple(specs))
         expected, found = run(**dict.fromkeys(specs, request)), program(*[request] * len(specs))
         assert expected.keys() == found.keys()
         for key in expected:
@@ -183,8 +183,8 @@ def test_another_signature_is_read_with_all_others_when_it_is_used(tmp_path):
 
 def test_a_damaged_or_foreign_saved_model_is_refused(shouter, tmp_path):
     damaged = shutil.copytree(shouter, tmp_path / "damaged")
-    (damaged / "saved_model.pb").write_bytes(b"no program")
-    with pytest.raises(ValueError, match="saved_model.pb is damaged"):
+    (damaged / "loading.pb").write_bytes(b"no program")
+    with pytest.raises(ValueError, match="loading.pb is damaged"):
         keras_transformers.load(damaged)
     other = tf.Module()
     other.f = tf.function(lambda x: {"y": x}, input_signature=[tf.TensorSpec([None], name="x")])

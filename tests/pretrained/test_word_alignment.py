@@ -151,7 +151,7 @@ def test_a_published_tagger_gives_words_the_published_tags(kind, tmp_path):
         first = [of_word.index(n) if n in of_word else None for n in range(len(sentence))]
         expected.append(["" if at is None else names[numbers[i, at]] for at in first])
     with folders.eagerly():
-        found = predictor._fitting("evaluate").served().tags(words)
+        found = predictor.fitting_for("evaluate").served().tags(words)
     assert found == expected and len({tag for tags in found for tag in tags}) > 3
 
 
