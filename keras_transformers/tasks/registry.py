@@ -6,18 +6,18 @@ import importlib
 from typing import Any
 
 MODULES = (
-    "image_classification",
-    "image_embedding",
-    "mask_filling",
-    "object_detection",
-    "question_answering",
-    "segmentation",
-    "sentence_embedding",
-    "tagging",
-    "text_classification",
-    "text_generation",
-    "translation",
-    "zero_shot",
+    ".image_classification",
+    ".image_embedding",
+    ".mask_filling",
+    ".object_detection",
+    ".question_answering",
+    ".segmentation",
+    ".sentence_embedding",
+    ".tagging",
+    ".text_classification",
+    ".text_generation",
+    ".translation",
+    ".zero_shot",
 )
 
 
@@ -49,7 +49,7 @@ class Task:
 @functools.cache
 def all_tasks() -> dict[str, Task]:
     """Returns all tasks by their kinds."""
-    modules = (importlib.import_module(f"{__package__}.{name}") for name in MODULES)
+    modules = (importlib.import_module(name, __package__) for name in MODULES)
     return {task.kind: task for module in modules for task in module.TASKS}
 
 

@@ -11,6 +11,7 @@ ROOT = HERE.parents[1]
 # Section of CONTRIBUTING.md -> the files of its exercise, and at most how many there may be.
 EXERCISES = {
     "Add a score": (["test_new_score.py"], 2),
+    "Add a task": (["similarity_meter.py", "test_similarity_meter.py"], 2),
     "Add a recipe": (["forecasting.py", "test_forecasting.py"], 2),
 }
 
