@@ -56,21 +56,14 @@ REFLECTION = {
 }
 # The same in the other packages.
 MORE_REFLECTION = {
-    "data/shards.py Shards.__post_init__",
     "data/table_files.py _feature",
-    "distribution/devices.py Devices.__post_init__",
     "distribution/scope.py refusals",
-    "tasks/fitting.py Asked.numbers",
     "localization/character_filters.py LanguageMatch.__post_init__",
     "localization/character_filters.py Scripts.__post_init__",
     "localization/file_translation.py _peeled",
     "tasks/predictor.py Predictor.become",
-    "text/cutting.py _stripped",
-    "text/fast.py FastTokenizer.get_config",
     "text/sentence_pieces.py SentencePieceModel.without",
-    "text/tokenizers.py Languages.__post_init__",
     "vision/preprocessing.py Augmentation.__post_init__",
-    "vision/preprocessing.py Preprocessing.__post_init__",
 }
 
 # Private attribute of Keras -> why it is used or overridden.

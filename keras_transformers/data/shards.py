@@ -368,7 +368,11 @@ class Shards:
     chosen: Chosen = None
 
     def __post_init__(self) -> None:
-        numbers = {name: getattr(self, name) for name in ("buffer", "buffer_bytes", "open_files")}
+        numbers = {
+            "buffer": self.buffer,
+            "buffer_bytes": self.buffer_bytes,
+            "open_files": self.open_files,
+        }
         if not self.parts or min(numbers.values()) < 1:
             raise ValueError(
                 "Shards: there must be shards, and all numbers be positive. "

@@ -31,8 +31,7 @@ class Devices:
     model: int = 1
 
     def __post_init__(self) -> None:
-        for axis in AXES:
-            size = getattr(self, axis)
+        for axis, size in (("data", self.data), ("model", self.model)):
             if not isinstance(size, int) or isinstance(size, bool) or size < 1:
                 raise ValueError(
                     f"Devices: `{axis}` must be a positive integer. Received: {axis}={size!r}"

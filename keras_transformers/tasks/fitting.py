@@ -76,17 +76,21 @@ class Asked:
     verbose: Any = "auto"
 
     def numbers(self, examples: int, kind: Literal["text", "image"]) -> FineTuning:
-        """What was given, and the rest by the rule for so many examples.
+        """Returns the given numbers, and the others by the rule for so many examples.
 
         Raises:
             ValueError: If a number is not positive.
         """
-        names = ("epochs", "learning_rate", "batch_size")
-        given = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
-        for name, number in given.items():
+        numbers: dict[str, Any] = {
+            "epochs": self.epochs,
+            "learning_rate": self.learning_rate,
+            "batch_size": self.batch_size,
+        }
+        numbers = {name: number for name, number in numbers.items() if number is not None}
+        for name, number in numbers.items():
             if number <= 0:
                 raise ValueError(f"fit: `{name}` must be positive. Received: {number}")
-        return dataclasses.replace(fine_tuning_numbers(examples, kind), **given)
+        return dataclasses.replace(fine_tuning_numbers(examples, kind), **numbers)
 
 
 class Fitted:

@@ -263,8 +263,8 @@ def _stripped(
     """The parts without the white space that the tokens beside them take."""
     text, row = parts.flat_values, parts.value_rowids()
     same = row[1:] == row[:-1]
-    for side, name in ((0, "rstrip"), (1, "lstrip")):
-        takes = [getattr(token, name) for token in tokens]
+    takers = [token.rstrip for token in tokens], [token.lstrip for token in tokens]
+    for side, takes in enumerate(takers):
         if not any(takes):
             continue
         taker = is_token & tf.gather(tf.constant(takes), which)

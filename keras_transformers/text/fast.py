@@ -280,8 +280,14 @@ class FastTokenizer(Multilingual, tf.Module):
 
     def get_config(self) -> dict[str, Any]:
         languages = None if self.languages is None else dataclasses.asdict(self.languages)
-        roles = ("definition", "start", "end", "padding", "mask")
-        return {role: getattr(self, role) for role in roles} | {"languages": languages}
+        return {
+            "definition": self.definition,
+            "start": self.start,
+            "end": self.end,
+            "padding": self.padding,
+            "mask": self.mask,
+            "languages": languages,
+        }
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:

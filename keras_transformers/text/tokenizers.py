@@ -336,8 +336,7 @@ class Languages:
     behind: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("source", "target"):
-            code = getattr(self, name)
+        for name, code in (("source", self.source), ("target", self.target)):
             if code not in self.tokens and not (code is None and name == "target"):
                 raise ValueError(
                     f"Languages: `{name}` must be one of {', '.join(self.tokens)}. "

@@ -105,8 +105,7 @@ class Preprocessing:
                 f"Preprocessing: `resized` must be at least `image_size`={size}. "
                 f"Received: {resized}"
             )
-        for name in ("mean", "std"):
-            value = getattr(self, name)
+        for name, value in (("mean", self.mean), ("std", self.std)):
             values = tuple(float(each) for each in np.atleast_1d(value))
             values = values * self.channels if len(values) == 1 else values
             if len(values) != self.channels or (name == "std" and min(values) <= 0):

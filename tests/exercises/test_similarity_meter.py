@@ -19,7 +19,9 @@ PAIRS = [("a cat", "a mat"), ("the sea", "the sea"), ("a dog ran to the sea", ""
 @pytest.fixture
 def registered(monkeypatch):
     """The one line that a new task needs."""
-    monkeypatch.setattr(registry, "MODULES", (*registry.MODULES, "tests.exercises.similarity_meter"))
+    monkeypatch.setattr(
+        registry, "MODULES", (*registry.MODULES, "tests.exercises.similarity_meter")
+    )
     registry.all_tasks.cache_clear()
     yield
     registry.all_tasks.cache_clear()
