@@ -43,15 +43,25 @@ CALL_BUDGETS = {
 CONSTRUCTION_BUDGETS = {"ViT.from_variant": 200, "Transformer.from_variant": 200}
 
 
-def profile(call, folders, note):
-    """Runs `call()`, and calls `note(file, function)` for each function of these folders."""
+def profile(call, folders, note, without=()):
+    """Runs `call()`, and calls `note(file, function)` for each function of these folders.
+
+    A function of the folders `without` is left out, with all that it calls.
+    """
     prefixes = tuple(f"{ROOT / folder}/" for folder in folders)
+    left_out = tuple(f"{ROOT / folder}/" for folder in without)
+    depth = 0  # below a function that is left out
 
     def watch(frame, event, _):
+        nonlocal depth
         code = frame.f_code
-        is_ours = event == "call" and code.co_filename.startswith(prefixes)
-        if is_ours and not code.co_name.startswith("<"):
-            note(code.co_filename[len(str(ROOT)) + 1 :], code.co_qualname)
+        if event == "call" and (depth or code.co_filename.startswith(left_out)):
+            depth += 1
+        elif event == "return" and depth:
+            depth -= 1
+        elif event == "call" and code.co_filename.startswith(prefixes):
+            if not code.co_name.startswith("<"):
+                note(code.co_filename[len(str(ROOT)) + 1 :], code.co_qualname)
 
     previous = sys.getprofile()
     sys.setprofile(watch)

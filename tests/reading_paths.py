@@ -1,12 +1,15 @@
-"""Counts the functions and files that a reader opens from a batch of a recipe to its result.
+"""Counts the functions and files that a reader opens on the way from an input to its result.
 
-    python tests/reading_paths.py          # both paths, beside their budgets
+    python tests/reading_paths.py          # all paths, beside their budgets
     python tests/reading_paths.py --list   # and their functions, in the order of entry
 
-Each path takes the recipe's smallest model and one real batch, both from the recipe's own
+The path of a recipe takes its smallest model and one real batch, both from the recipe's own
 functions as `--smoke` calls them. The script profiles one eager forward pass in training mode, with
-the loss. Reading the data and building the model do not count. `docs/contributing/reading.md` leads
-along the same paths.
+the loss. Reading the data and building the model do not count.
+
+The path of a translator leads a text through the function that `serving_default` is, while
+TensorFlow traces it. The passes through models and searches have budgets of their own and do not
+count. `docs/contributing/reading.md` leads along the same paths.
 """
 
 import argparse
@@ -20,12 +23,21 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 
 import keras
 
+from keras_transformers.export import Translator
+from keras_transformers.models import Transformer
+from keras_transformers.text import SentencePieceTokenizer
 from recipes import training, translation, vit
 from recipes.options import configure
-from tests.budgets import Size, list_functions, print_path
+from tests.budgets import Size, list_functions, print_path, profile
 
 FOLDERS = ("keras_transformers", "recipes")
-PATH_BUDGETS = {"recipes.translation": Size(45, 12), "recipes.vit": Size(25, 8)}
+MODEL_FOLDERS = tuple(f"keras_transformers/{name}" for name in ("layers", "models", "generation"))
+PATH_BUDGETS = {
+    "recipes.translation": Size(45, 12),
+    "recipes.vit": Size(25, 8),
+    "export.translator": Size(30, 8),
+}
+LINES = ["a cat sat on a mat", "a dog ran to the sea", "the mat is by the sea"] * 9
 
 
 def prepare_translation(folder):
@@ -48,8 +60,25 @@ def prepare_vit(folder):
 PREPARATIONS = {"recipes.translation": prepare_translation, "recipes.vit": prepare_vit}
 
 
+def list_request():
+    """Returns the (file, function) pairs from a text to its translation, in the order of entry."""
+    tokenizer = SentencePieceTokenizer.train(LINES, vocab_size=24)
+    model = Transformer.from_variant("tiny", tokenizer.vocab_size, num_layers=1)
+    translator = Translator(model, tokenizer, source_lengths=(16,))
+    functions = {}
+    profile(
+        lambda: translator.portable(LINES[:1]),
+        FOLDERS,
+        lambda file, function: functions.setdefault((file, function)),
+        MODEL_FOLDERS,
+    )
+    return list(functions)
+
+
 def list_path(name):
-    """Returns the (file, function) pairs from a batch to the loss, in the order of entry."""
+    """Returns the (file, function) pairs of a path, in the order of entry."""
+    if name not in PREPARATIONS:
+        return list_request()
     with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()):
         model, batch = PREPARATIONS[name](pathlib.Path(folder) / "run")
     model.run_eagerly = True

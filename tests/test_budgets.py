@@ -372,7 +372,7 @@ def steps_of_page(recipe):
     """Returns the (file, function) pairs that the page lists under the heading of a recipe."""
     section = READING_PAGE.read_text(encoding="utf-8").split(f"`{recipe}`", 1)[1]
     section = re.split(r"^## ", section, maxsplit=1, flags=re.MULTILINE)[0]
-    return re.findall(r"^\d+\. `([\w/]+\.py)`, `([\w.]+)`: ", section, re.MULTILINE)
+    return re.findall(r"^\d+\. `([\w/]+\.py)`, `([\w.<>]+)`: ", section, re.MULTILINE)
 
 
 @pytest.mark.skipif(not ON_TENSORFLOW, reason="recipes score and export on TensorFlow")
