@@ -13,11 +13,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeAlias, cast
 
 from keras_transformers.core.words import in_context, marks, without_context
-from keras_transformers.localization.html import HtmlFile
-from keras_transformers.localization.markdown import MarkdownFile
 from keras_transformers.localization.marks import Mark, Parts, Shown, fits, joined, with_unseen
-from keras_transformers.localization.po import PoFile
-from keras_transformers.localization.text_file import PlainText, Subtitles, TextFile
+from keras_transformers.localization.markup import HtmlFile, MarkdownFile
+from keras_transformers.localization.text_file import PlainText, PoFile, Subtitles, TextFile
 from keras_transformers.localization.xml_files import DocxFile, XliffFile
 
 Ask: TypeAlias = Callable[[list[str]], Sequence[str | None]]

@@ -8,12 +8,12 @@ import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, Self
 
-from keras_transformers.localization.character_filters import Encoding, damaged, repaired
 from keras_transformers.localization.pair_filters import (
     Brackets,
     Copies,
     Duplicates,
     Empty,
+    Encoding,
     FewLetters,
     LengthRatio,
     Pair,
@@ -22,6 +22,8 @@ from keras_transformers.localization.pair_filters import (
     Quotes,
     TooLong,
     TooShort,
+    damaged,
+    repaired,
 )
 
 REPAIRABLE = "pairs with encoding damage could be repaired"

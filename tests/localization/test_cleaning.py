@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from keras_transformers import localization
-from keras_transformers.localization import character_filters
+from keras_transformers.localization import pair_filters
 from keras_transformers.localization.pair_filters import Hashes
 
 DATA = pathlib.Path(__file__).parent.parent.parent / "recipes" / "data"
@@ -242,6 +242,6 @@ def test_texts_in_another_language_are_dropped():
 
 def test_languages_without_their_package_are_refused_with_how_to_install_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "py3langid.langid", None)
-    character_filters._identifier.cache_clear()
+    pair_filters._identifier.cache_clear()
     with pytest.raises(ImportError, match=r"pip install 'keras_transformers\[languages\]'"):
         localization.LanguageMatch("en", "de")

@@ -313,13 +313,13 @@ def test_sentences_are_split_with_the_space_behind_them():
     [("sentencex", SentenceSplitter), ("markdown_it", lambda: MarkdownFile(b"a"))],
 )
 def test_a_missing_package_names_its_extra(package, make, monkeypatch):
-    from keras_transformers.localization import markdown
+    from keras_transformers.localization import markup
 
-    markdown.parser.cache_clear()
+    markup.parser.cache_clear()
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(ImportError, match=r"pip install 'keras_transformers\[documents\]'"):
         make()
-    markdown.parser.cache_clear()
+    markup.parser.cache_clear()
 
 
 def test_previous_sentences_of_the_same_file_stand_before_each():
