@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeAlias, cast
 
 from keras_transformers.core.words import in_context, marks, without_context
-from keras_transformers.localization.marks import Mark, Parts, Shown, fits, joined, with_unseen
+from keras_transformers.localization.marks import Mark, Parts, Shown, add_unseen, fits, joined
 from keras_transformers.localization.markup import HtmlFile, MarkdownFile
 from keras_transformers.localization.text_file import PlainText, PoFile, Subtitles, TextFile
 from keras_transformers.localization.xml_files import DocxFile, XliffFile
@@ -293,7 +293,7 @@ def _visible(mark: Mark) -> bool:
 
 
 def _tagged(core: Parts) -> Way:
-    shown = Shown.of(core)
+    shown = Shown.create(core)
     return [shown.text], lambda answers: shown.read(answers[0].strip())
 
 
@@ -302,7 +302,7 @@ def _found(core: Parts) -> Way:
     pairs = _pairs(core)
     if not pairs:
         return [], lambda answers: None
-    full, tags = Shown.of(core), {}
+    full, tags = Shown.create(core), {}
     for token, mark in full.tokens:
         tags[mark.pair, mark.kind] = token
 
@@ -350,7 +350,7 @@ def _pairs(core: Parts) -> list[tuple[int, str]]:
 def _bare(parts: Parts) -> str:
     """What a translator reads without the tags of pairs."""
     kept = [part for part in parts if isinstance(part, str) or part.kind not in ("open", "close")]
-    return Shown.of(joined(kept)).text
+    return Shown.create(joined(kept)).text
 
 
 def _once(words: str, text: str) -> tuple[int, int] | None:
@@ -388,7 +388,7 @@ def _pieces(core: Parts) -> Way:
                 continue
             before, _, behind = texts[i // 2]
             parts = (before + next(rest).strip() + behind,)
-            found += with_unseen(parts, source) if fits(parts, source) else source
+            found += add_unseen(parts, source) if fits(parts, source) else source
         return joined(found)
 
     return [text for _, text, _ in texts if text], read
@@ -399,7 +399,7 @@ def _spaced(parts: Parts) -> tuple[str, str, str]:
 
     That is white space, the end of a bracket before it, the beginning of one behind it.
     """
-    whole = Shown.of(parts).text
+    whole = Shown.create(parts).text
     found = _SPACED.match(whole)
     if not found or not any(letter.isalpha() for letter in found[2]):
         return whole, "", ""

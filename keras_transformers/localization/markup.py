@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from html.parser import HTMLParser
 from typing import Any
 
-from keras_transformers.localization.marks import Mark, Segment, with_breaks
+from keras_transformers.localization.marks import Mark, Segment, split_breaks
 from keras_transformers.localization.text_file import TextFile
 
 PAIRS = frozenset(
@@ -186,7 +186,7 @@ class HtmlFile(TextFile):
         span = (event.start, event.end)
         raw = self.text[event.start : event.end]
         if event.kind == "text":
-            for part in with_breaks(raw):
+            for part in split_breaks(raw):
                 self._put(part, event)
             for each in set(raw) - set("<&"):
                 self._escapes.setdefault(each, each)
@@ -265,7 +265,7 @@ class HtmlFile(TextFile):
             value = found[1][1:-1]
             quote = "&quot;" if found[1][0] == '"' else "&#39;"
             escapes = {found[1][0]: quote}
-            parts = with_breaks(html.unescape(value))
+            parts = split_breaks(html.unescape(value))
             self.add(parts, start, start + len(value), escapes, inside=True)
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 from keras_transformers.core.words import placeables
-from keras_transformers.localization.marks import Mark, Parts, Segment, joined, marked, with_breaks
+from keras_transformers.localization.marks import Mark, Parts, Segment, joined, marked, split_breaks
 
 MOST_TRIALS = 1000  # readings of a file to find the translations that change its structure
 _OTHER_STRUCTURE = "whose translation would change the structure"
@@ -243,7 +243,7 @@ class PlainText(TextFile):
         text = self.text[start:end]
         start += len(text) - len(text.lstrip("\ufeff \t\r\f"))
         text = text.strip("\ufeff \t\r\f")
-        self.add(with_breaks(text), start, start + len(text))
+        self.add(split_breaks(text), start, start + len(text))
 
 
 class Subtitles(TextFile):
@@ -299,7 +299,7 @@ class Subtitles(TextFile):
                 groups.append([(at, line)])
         for group in groups:
             start, end = group[0][0], group[-1][0] + len(group[-1][1])
-            self.add(with_breaks(self.text[start:end]), start, end)
+            self.add(split_breaks(self.text[start:end]), start, end)
 
 
 WIDTH = 79  # of a line, as gettext wraps it
@@ -491,7 +491,7 @@ class PoFile(TextFile):
     def _slot(self, entry: _Entry, source: str, slot: _Statement) -> None:
         self._flags[slot.start] = entry.flags
         self._entry[slot.start] = entry.statements[0].start
-        self.add(with_breaks(source, _BREAK, _END), slot.start, slot.end, present=slot.text)
+        self.add(split_breaks(source, _BREAK, _END), slot.start, slot.end, present=slot.text)
 
     def _plural_forms(self, header: _Entry | None) -> tuple[int, Callable[[int], int]] | None:
         slot = header and header.get("msgstr")

@@ -15,7 +15,7 @@ import zlib
 from collections.abc import Iterator, Sequence
 from xml.parsers import expat
 
-from keras_transformers.localization.marks import Mark, Parts, Segment, with_breaks
+from keras_transformers.localization.marks import Mark, Parts, Segment, split_breaks
 from keras_transformers.localization.text_file import TextFile
 
 _PIECE = re.compile(
@@ -234,7 +234,7 @@ class XliffFile(XmlFile):
             piece = content[at]
             raw = self.text[piece.start : piece.end]
             if piece.kind == "text":
-                for part in with_breaks(raw):
+                for part in split_breaks(raw):
                     parts += self.texts(part, escapes) if isinstance(part, str) else [part]
             elif piece.kind == "start" and piece.name in XLIFF_PAIRS:
                 opened.append(next(numbers))
