@@ -21,15 +21,15 @@ _FORMS = re.compile(r"\{\s*\w+\s*,\s*(?:plural|select|selectordinal)\s*,")
 
 
 class TextFile:
-    """A file to translate: its segments, and how to write it with translations of them.
+    """A file to translate: it finds its segments, and writes itself with their translations.
 
-    A subclass says in `scan` where the segments are, and in `escaped` how text is written. What is
-    no segment is written back as it was read, byte for byte.
+    A subclass finds the segments in `scan`, and writes text in `escaped`. All other bytes are
+    written back as they were read.
 
     Args:
         data: Bytes of the file.
-        name: Of the file, for messages.
-        again: Whether what has a translation is translated again.
+        name: Name of the file, for messages.
+        again: If True, texts that have a translation are translated again.
 
     Attributes:
         segments: List of `Segment`s.
@@ -40,7 +40,6 @@ class TextFile:
     """
 
     suffixes: ClassVar[tuple[str, ...]] = ()
-    newlines: ClassVar[bool] = False  # whether the end of a line means something inside a text
 
     def __init__(self, data: bytes, name: str = "the file", again: bool = False) -> None:
         self.data, self.name, self.again = data, name, again
@@ -52,26 +51,26 @@ class TextFile:
         self.scan()
 
     def encoding(self, data: bytes) -> str:
-        """Hook: the name of the file's encoding; by default UTF-8, or UTF-16 after its mark."""
+        """Hook: returns the name of the file's encoding, UTF-8 or UTF-16 by its mark."""
         return {b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}.get(data[:2], "utf-8")
 
     def scan(self) -> None:
-        """Hook: adds the segments, by `add`, and counts what is left out."""
+        """Hook: adds the segments by `add`, and counts texts that are left out."""
         raise NotImplementedError
 
     def escaped(self, text: str, segment: Segment) -> str:
-        """Hook: a text as the file has it."""
+        """Hook: returns a text as the file has it."""
         return text
 
     def written(self, parts: Parts, segment: Segment) -> str:
-        """Hook: a translation as the file has it."""
+        """Hook: returns a translation as the file has it."""
         return "".join(
             self._raw(part) if isinstance(part, Mark) else self.escaped(part, segment)
             for part in parts
         )
 
     def same_structure(self, text: str) -> bool:
-        """Hook: whether a rebuilt text has the structure of this one."""
+        """Hook: returns True if a rebuilt text has the structure of this one."""
         return True
 
     def add(
@@ -83,7 +82,7 @@ class TextFile:
         present: str | None = None,
         inside: bool = False,
     ) -> None:
-        """Adds a segment, or counts a text in which no letter stands, or several forms do."""
+        """Adds a segment; a text without letters, or with forms of ICU, is counted instead."""
         segment = Segment(joined(parts), start, end, escapes or {}, present, inside)
         if _FORMS.search(segment.plain):
             self.left_out["with plural or select forms of ICU"] += 1
@@ -96,52 +95,56 @@ class TextFile:
             self.left_out["without letters"] += 1
 
     def damaged(self, position: int, what: str) -> ValueError:
-        """The error of a position of the text."""
+        """Returns an error that names the line of a position in the text."""
         return ValueError(f"{self.name}, line {self.line(position)}: {what}")
 
     def line(self, position: int) -> int:
-        """The number of the line, from 1, in which a position of the text stands."""
+        """Returns the number of the line, from 1, of a position in the text."""
         return self.text.count("\n", 0, position) + 1
 
     def rebuilt(self, translations: Sequence[Parts | None]) -> bytes:
-        """The file with translations of its segments; None leaves a segment as it is.
+        """Returns the file with translations of its segments; None leaves a segment as it is.
 
-        A translation that would change the structure of the file is left out, and counted.
+        A translation that would change the structure of the file is left out and counted.
 
         Raises:
-            ValueError: If there are not as many as segments, or the file's encoding lacks a
-                character.
+            ValueError: If there are not as many translations as segments, or the file's encoding
+                lacks a character.
         """
         changed: list[Parts | None] = [
             None if parts == segment.parts and segment.present is None else parts
             for segment, parts in zip(self.segments, translations, strict=True)
         ]
-        wanted = [i for i, parts in enumerate(changed) if parts is not None]
         text = self._spliced(changed)
         if text == self.text:
             return self.data
         if not self.same_structure(text):
             self._trials = 0
-            kept = set(self._harmless(changed, wanted, []))
-            text = self._spliced([x if i in kept else None for i, x in enumerate(changed)])
+            numbers = [i for i, parts in enumerate(changed) if parts is not None]
+            text = self._spliced_some(changed, self._harmless(changed, numbers, []))
         return self.encoded(text)
 
-    def _harmless(self, changed: list[Parts | None], more: list[int], kept: list[int]) -> list[int]:
-        """Those of `kept`, and of `more`, with which the structure stays; found by halves."""
-        trial = {*kept, *more}
-        text = self._spliced([x if i in trial else None for i, x in enumerate(changed)])
-        if self.same_structure(text):
-            return [*kept, *more]
+    def _harmless(
+        self, changed: list[Parts | None], candidates: list[int], accepted: list[int]
+    ) -> list[int]:
+        """Returns `accepted`, and those of `candidates` that leave the structure, by halves."""
+        trial = [*accepted, *candidates]
+        if self.same_structure(self._spliced_some(changed, trial)):
+            return trial
         self._trials += 1
-        if len(more) == 1 or self._trials > MOST_TRIALS:
-            self.left_out[_OTHER_STRUCTURE] += len(more)
-            return kept
-        half = len(more) // 2
-        kept = self._harmless(changed, more[:half], kept)
-        return self._harmless(changed, more[half:], kept)
+        if len(candidates) == 1 or self._trials > MOST_TRIALS:
+            self.left_out[_OTHER_STRUCTURE] += len(candidates)
+            return accepted
+        half = len(candidates) // 2
+        accepted = self._harmless(changed, candidates[:half], accepted)
+        return self._harmless(changed, candidates[half:], accepted)
+
+    def _spliced_some(self, changed: list[Parts | None], numbers: list[int]) -> str:
+        numbered = set(numbers)
+        return self._spliced([x if i in numbered else None for i, x in enumerate(changed)])
 
     def encoded(self, text: str) -> bytes:
-        """The bytes of a text.
+        """Returns the bytes of a text.
 
         Raises:
             ValueError: If the file's encoding lacks a character.
@@ -155,7 +158,7 @@ class TextFile:
             ) from None
 
     def _spliced(self, translations: Sequence[Parts | None]) -> str:
-        """The text with what is not None; those inside of marks first."""
+        """Returns the text with the translations that are not None, those inside marks first."""
         pairs = [
             (segment, parts)
             for segment, parts in zip(self.segments, translations, strict=True)
@@ -165,14 +168,14 @@ class TextFile:
         outer = sorted((x.start, x.end, self.written(p, x)) for x, p in pairs if not x.inside)
         starts = [start for start, *_ in outer]
         free = []
-        for each in self._inside:
-            before = bisect.bisect_right(starts, each[0]) - 1
-            if before < 0 or each[0] >= outer[before][1]:
-                free.append(each)
+        for start, end, new in self._inside:
+            before = bisect.bisect_right(starts, start) - 1
+            if before < 0 or start >= outer[before][1]:
+                free.append((start, end, new))
         return self._edited(0, len(self.text), [*outer, *free])
 
     def _raw(self, mark: Mark) -> str:
-        """A mark as it is written, with the segments inside it translated."""
+        """Returns a mark as it is written, with the segments inside it translated."""
         if mark.span is None:
             return mark.raw
         start, end = mark.span
@@ -181,7 +184,7 @@ class TextFile:
         return before + self._edited(start, end, self._inside[first:last])
 
     def _edited(self, at: int, stop: int, edits: list[tuple[int, int, str]]) -> str:
-        """The text from one position to another, with edits in it."""
+        """Returns the text from one position to another, with edits in it."""
         pieces = []
         for start, end, new in sorted(edits):
             pieces += [self.text[at:start], new]
@@ -221,17 +224,17 @@ class PlainText(TextFile):
     suffixes = (".txt",)
 
     def scan(self) -> None:
-        """Each run of lines that belong together is a segment."""
+        """Adds each run of lines that belong together as a segment."""
         lines = list(re.finditer(r"[^\n]+", self.text))
         start = None
         for i, line in enumerate(lines):
             start = line.start() if start is None else start
-            if i + 1 < len(lines) and self._goes_on(line, lines[i + 1]):
+            if i + 1 < len(lines) and self._continues(line, lines[i + 1]):
                 continue
             self._add(start, line.end())
             start = None
 
-    def _goes_on(self, line: re.Match[str], following: re.Match[str]) -> bool:
+    def _continues(self, line: re.Match[str], following: re.Match[str]) -> bool:
         return (
             following.start() == line.end() + 1  # no empty line between
             and len(line[0].rstrip()) >= WRAPPED
@@ -249,8 +252,8 @@ class PlainText(TextFile):
 class Subtitles(TextFile):
     r"""Subtitles in SubRip's form: a number, times, lines of text, an empty line.
 
-    The lines of a subtitle are one text, but for those of several speakers, which begin with a
-    dash; a translation has as many lines.
+    The lines of a subtitle are one text. Lines of several speakers, which begin with a dash, are a
+    text each. A translation has as many lines.
 
     Example:
     >>> from keras_transformers.localization import Subtitles
@@ -263,7 +266,7 @@ class Subtitles(TextFile):
     suffixes = (".srt",)
 
     def scan(self) -> None:
-        """Each subtitle, or speaker, is a segment."""
+        """Adds each subtitle, or each speaker's lines, as a segment."""
         lines = [(m.start(), m[0].rstrip("\r\n")) for m in _LINE.finditer(self.text) if m[0]]
         i = 0
         while i < len(lines):
@@ -339,13 +342,13 @@ class _Entry:
         return source is not None and not source.text and self.get("msgctxt") is None
 
     def get(self, keyword: str) -> _Statement | None:
-        return next((each for each in self.statements if each.keyword == keyword), None)
+        return next((x for x in self.statements if x.keyword == keyword), None)
 
 
 class PoFile(TextFile):
     r"""A PO file: messages that have no translation get one, in each form of a plural.
 
-    A message that is flagged as fuzzy has a translation that somebody shall look at; it is
+    A message that is flagged as fuzzy has a translation that somebody has to check. It is
     translated again only with `again`, and keeps its flag.
 
     Raises:
@@ -363,32 +366,34 @@ class PoFile(TextFile):
     suffixes = (".po", ".pot")
 
     def encoding(self, data: bytes) -> str:
-        """What the header says; else UTF-8."""
-        found = _CHARSET.search(data)
-        named = found[1].decode().lower() if found else "utf-8"
-        return "utf-8" if named == "charset" else named  # a template's
+        """Returns the encoding that the header names, or UTF-8."""
+        match = _CHARSET.search(data)
+        charset = match[1].decode().lower() if match else "utf-8"
+        return "utf-8" if charset == "charset" else charset  # of a template
 
     def scan(self) -> None:
-        """Each message is a segment, and each of its plural forms."""
+        """Adds each message, or each of its plural forms, as a segment."""
         self._flags: dict[int, set[str]] = {}
         self._entry: dict[int, int] = {}  # position of a slot -> of its message
         entries = self._entries()
-        header = next((each for each in entries if each.is_header), None)
+        header = next((entry for entry in entries if entry.is_header), None)
         self._forms = self._plural_forms(header)
         for entry in entries:
             if entry is not header:
                 self._add(entry)
 
     def same_structure(self, text: str) -> bool:
-        """Whether a text reads as the same messages."""
+        """Returns True if a text has as many messages."""
+        if self.codec != "utf-8":
+            return True
         try:
-            read = PoFile(text.encode(), self.name) if self.codec == "utf-8" else None
+            rebuilt = PoFile(text.encode(), self.name)
         except ValueError:
             return False
-        return read is None or len(read._entries()) == len(self._entries())
+        return len(rebuilt._entries()) == len(self._entries())
 
     def written(self, parts: Parts, segment: Segment) -> str:
-        """The strings of a `msgstr`, wrapped as gettext does."""
+        """Returns the strings of a `msgstr`, wrapped as gettext does."""
         text = _text(parts)
         if text == segment.present:
             return self.text[segment.start : segment.end]
@@ -400,7 +405,7 @@ class PoFile(TextFile):
         return newline.join(['""', *(_quoted(part) for line in lines for part in _wrapped(line))])
 
     def rebuilt(self, translations: Sequence[Parts | None]) -> bytes:
-        """The file with translations; of a message with plural forms with all of them or none."""
+        """Returns the file with translations; a message has all of its plural forms or none."""
         pairs = list(zip(self.segments, translations, strict=True))
         bad = {self._entry[x.start] for x, parts in pairs if parts is None}
         for segment, parts in pairs:
@@ -410,16 +415,17 @@ class PoFile(TextFile):
         return super().rebuilt([p if self._entry[x.start] not in bad else None for x, p in pairs])
 
     def _fits(self, parts: Parts, segment: Segment) -> bool:
-        """Whether a message whose format a compiler checks has the signs of its source."""
+        """Returns True if the directives are those of the source, or no compiler checks them."""
         flags = self._flags[segment.start]
-        if not any(each.endswith("-format") and each[:3] != "no-" for each in flags):
+        if not any(flag.endswith("-format") and flag[:3] != "no-" for flag in flags):
             return True
-        new, source = (_text(each) for each in (parts, segment.parts))
-        found = [_DIRECTIVE.findall(text) for text in (new, source)]
-        if all(each[1] == "(" or "$" in each for each in found[1]):  # named or numbered
-            found = [sorted(each) for each in found]
-        same = all(new.count(sign) == source.count(sign) for sign in "%{}")
-        return same and found[0] == found[1]
+        text, source = _text(parts), _text(segment.parts)
+        directives, expected = _DIRECTIVE.findall(text), _DIRECTIVE.findall(source)
+        if all(x[1] == "(" or "$" in x for x in expected):  # named or numbered
+            directives.sort()
+            expected.sort()
+        has_same_signs = all(text.count(sign) == source.count(sign) for sign in "%{}")
+        return has_same_signs and directives == expected
 
     def _entries(self) -> list[_Entry]:
         entries = [_Entry()]
@@ -432,40 +438,40 @@ class PoFile(TextFile):
                 if bare.startswith("#,"):
                     entries[-1].flags |= {flag.strip() for flag in bare[2:].split(",")}
             elif bare:
-                found = _STATEMENT.match(bare)
-                if found:
-                    if found[1] in ("msgctxt", "msgid") and entries[-1].get("msgstr"):
+                statement = _STATEMENT.match(bare)
+                if statement:
+                    if statement[1] in ("msgctxt", "msgid") and entries[-1].get("msgstr"):
                         entries.append(_Entry())
-                    self._begin(entries[-1], found, start)
-                string = _STRING.match(found[3] if found else bare)
+                    self._begin(entries[-1], statement, start)
+                string = _STRING.match(statement[3] if statement else bare)
                 if not string or not entries[-1].statements:
                     raise self.damaged(start, f"must be a string in quotes. Received: {bare!r}")
                 last = entries[-1].statements[-1]
-                last.start = start + line.index('"') if found else last.start
+                last.start = start + line.index('"') if statement else last.start
                 last.end = start + len(line.rstrip())
                 last.text += _ESCAPE.sub(_unescaped, string[1])
-        entries = [each for each in entries if each.statements]
+        entries = [entry for entry in entries if entry.statements]
         for entry in entries:
             if not entry.get("msgid") or not entry.get("msgstr"):
                 raise self.damaged(entry.statements[0].start, "a message needs msgid and msgstr.")
         return entries
 
-    def _begin(self, entry: _Entry, found: re.Match[str], start: int) -> None:
-        keyword, index = found[1].partition("[")[0], found[2]
-        again = [x for x in entry.statements if (x.keyword, x.index) == (keyword, index)]
-        if again or not entry.get("msgid") and keyword in ("msgid_plural", "msgstr"):
-            raise self.damaged(start, f"a {found[1]} must not stand here.")
+    def _begin(self, entry: _Entry, match: re.Match[str], start: int) -> None:
+        keyword, index = match[1].partition("[")[0], match[2]
+        repeated = any((x.keyword, x.index) == (keyword, index) for x in entry.statements)
+        if repeated or not entry.get("msgid") and keyword in ("msgid_plural", "msgstr"):
+            raise self.damaged(start, f"a {match[1]} must not stand here.")
         entry.statements.append(_Statement(keyword, index, start, start))
 
     def _add(self, entry: _Entry) -> None:
         singular, plural = entry.get("msgid"), entry.get("msgid_plural")
-        slots = [each for each in entry.statements if each.keyword == "msgstr"]
+        slots = [x for x in entry.statements if x.keyword == "msgstr"]
         assert singular is not None
         if any(slot.text for slot in slots) and not self.again:
             self.left_out["fuzzy" if "fuzzy" in entry.flags else "already translated"] += 1
             return
         if plural is None:
-            self._slot(entry, singular.text, slots[0])
+            self._add_slot(entry, singular.text, slots[0])
             return
         if self._forms is None:
             self.left_out["with plural forms that the header does not tell"] += 1
@@ -478,28 +484,28 @@ class PoFile(TextFile):
                 f"must have {number} plural forms, as the header says. Received: {len(slots)}",
             )
         for i, slot in enumerate(slots):
-            self._slot(entry, self._source_of(i, singular.text, plural.text, form), slot)
+            self._add_slot(entry, self._source(i, singular.text, plural.text, form), slot)
 
-    def _source_of(self, i: int, singular: str, plural: str, form: Callable[[int], int]) -> str:
-        """The text for a plural form: the singular's for that of 1, where it suits all of it."""
-        of_one = form(1) == i and self._forms != (1, form)
+    def _source(self, i: int, singular: str, plural: str, form: Callable[[int], int]) -> str:
+        """Returns the singular if plural form `i` is that of 1 and it suits all of its numbers."""
+        is_singular = form(1) == i and self._forms != (1, form)
         shared = any(form(n) == i for n in range(201) if n != 1)
-        if of_one and (not shared or placeables(singular) == placeables(plural)):
+        if is_singular and (not shared or placeables(singular) == placeables(plural)):
             return singular
         return plural
 
-    def _slot(self, entry: _Entry, source: str, slot: _Statement) -> None:
+    def _add_slot(self, entry: _Entry, source: str, slot: _Statement) -> None:
         self._flags[slot.start] = entry.flags
         self._entry[slot.start] = entry.statements[0].start
         self.add(split_breaks(source, _BREAK, _END), slot.start, slot.end, present=slot.text)
 
     def _plural_forms(self, header: _Entry | None) -> tuple[int, Callable[[int], int]] | None:
         slot = header and header.get("msgstr")
-        found = _PLURAL.search(slot.text) if slot else None
-        if not found or not slot:
+        match = _PLURAL.search(slot.text) if slot else None
+        if not match or not slot:
             return None
         try:
-            return int(found[1]), gettext.c2py(found[2].strip())
+            return int(match[1]), gettext.c2py(match[2].strip())
         except ValueError as error:
             raise self.damaged(slot.start, f"Plural-Forms: {error}.") from None
 
@@ -516,11 +522,11 @@ def _unescaped(match: re.Match[str]) -> str:
 
 
 def _quoted(text: str) -> str:
-    return '"' + "".join(_WRITTEN.get(each, each) for each in text) + '"'
+    return '"' + "".join(_WRITTEN.get(letter, letter) for letter in text) + '"'
 
 
 def _wrapped(line: str) -> list[str]:
-    """Pieces of a line that fit, in quotes, where there are spaces."""
+    """Returns the pieces of a line, cut at spaces, that fit in quotes."""
     pieces = [""]
     for word in re.findall(r"\S*\s+|\S+", line):
         if pieces[-1] and len(_quoted(pieces[-1] + word.rstrip(" "))) > WIDTH:
