@@ -105,6 +105,15 @@ def split_breaks(
     return [*parts, text[at:]]
 
 
+_REFERENCES = {"<": "&lt;", ">": "&gt;", "&": "&amp;"}
+
+
+def escape_markup(text: str, escapes: dict[str, str]) -> str:
+    """Returns a text with references for markup, and with characters in the form of `escapes`."""
+    forms = _REFERENCES | escapes
+    return "".join(forms.get(character, character) for character in text)
+
+
 MARKED = ("tag", "placeholder", "address", "entity")  # kinds of placeables that are marks
 _MARKED = re.compile("|".join(KINDS[kind] for kind in MARKED))
 _TAG = re.compile(r"<(/?)([A-Za-z][\w:-]*)[^>]*?(/?)>")

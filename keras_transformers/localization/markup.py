@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from html.parser import HTMLParser
 from typing import Any
 
-from keras_transformers.localization.marks import Mark, Segment, split_breaks
+from keras_transformers.localization.marks import Mark, Segment, escape_markup, split_breaks
 from keras_transformers.localization.text_file import TextFile
 
 PAIRS = frozenset(
@@ -31,7 +31,7 @@ ATTRIBUTES = ("alt", "title", "placeholder", "aria-label")
 _DESCRIPTIONS = ("description", "og:title", "og:description", "twitter:title")
 _CHARSET = re.compile(rb"<meta[^>]{0,200}?charset\s*=\s*[\"']?\s*([\w-]+)", re.IGNORECASE)
 
-_TAG = re.compile(r"</?[A-Za-z]")  # the beginning of one
+_TAG_START = re.compile(r"</?[A-Za-z]")  # the beginning of one
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,22 +44,22 @@ class _Event:
 
 
 class _Reader(HTMLParser):
-    """Events with their positions."""
+    """Events of Python's parser, with their positions."""
 
     def __init__(self, text: str) -> None:
         super().__init__(convert_charrefs=False)
         self._lines = [0, *(match.end() for match in re.finditer("\n", text))]
-        self._found: list[_Event] = []
+        self._starts: list[_Event] = []  # without their ends
         self.feed(text)
         self.close()
-        ends = [*(each.start for each in self._found[1:]), len(text)]
-        pairs = zip(self._found, ends, strict=False)
-        self.events = [dataclasses.replace(each, end=end) for each, end in pairs]
+        ends = [*(event.start for event in self._starts[1:]), len(text)]
+        pairs = zip(self._starts, ends, strict=False)
+        self.events = [dataclasses.replace(event, end=end) for event, end in pairs]
 
     def _add(self, kind: str, name: str = "", attributes: Sequence[Any] = ()) -> None:
         line, column = self.getpos()
         start = self._lines[line - 1] + column
-        self._found.append(_Event(kind, name, dict(attributes), start))
+        self._starts.append(_Event(kind, name, dict(attributes), start))
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self._add("start", tag, attrs)
@@ -93,7 +93,7 @@ class _Reader(HTMLParser):
 
 
 class HtmlFile(TextFile):
-    """HTML. Code, scripts, styles and what says `translate="no"` stay as they are.
+    """HTML. Code, scripts, styles and elements with `translate="no"` stay as they are.
 
     Example:
     >>> from keras_transformers.localization import HtmlFile
@@ -105,17 +105,18 @@ class HtmlFile(TextFile):
     suffixes = (".html", ".htm", ".xhtml")
 
     def encoding(self, data: bytes) -> str:
-        """What the file says in its first 1,024 bytes; else UTF-8."""
-        found = _CHARSET.search(data[:1024])
-        marked = data[:3] == b"\xef\xbb\xbf" or not found
-        return super().encoding(data) if marked or not found else found[1].decode().lower()
+        """Returns the encoding that the first 1,024 bytes name, or UTF-8."""
+        match = _CHARSET.search(data[:1024])
+        if match is None or data[:3] == b"\xef\xbb\xbf":
+            return super().encoding(data)
+        return match[1].decode().lower()
 
     def scan(self) -> None:
-        """Each run of text and inline elements is a segment."""
+        """Adds each run of text and inline elements as a segment."""
         self._check_end()
         events = _Reader(self.text).events
         self._check(events)
-        self.structure = _tags(events, self.text)
+        self.structure = _tags(events)
         self._run: list[str | Mark] = []
         self._escapes: dict[str, str] = {}
         self._span: list[int] = []
@@ -127,22 +128,19 @@ class HtmlFile(TextFile):
         self._flush()
 
     def same_structure(self, text: str) -> bool:
-        """Whether a text has the same tags."""
-        return _tags(_Reader(text).events, text) == self.structure
+        """Returns True if a text has the same tags."""
+        return _tags(_Reader(text).events) == self.structure
 
     def escaped(self, text: str, segment: Segment) -> str:
-        """With references for what is markup, and for what had some in the segment."""
-        return "".join(
-            segment.escapes.get(each) or (html.escape(each, False) if each in "<>&" else each)
-            for each in text
-        )
+        """Returns a text with references for markup, and for characters that had them before."""
+        return escape_markup(text, segment.escapes)
 
     def encoded(self, text: str) -> bytes:
-        """The bytes; what the encoding lacks has references."""
+        """Returns the bytes, with references for characters that the encoding lacks."""
         return text.encode(self.codec, "xmlcharrefreplace")
 
     def moved(self, by: int) -> list[Segment]:
-        """The segments in a file in which this one begins at a position."""
+        """Returns the segments of a file in which this one begins at a position."""
 
         def part_moved(part: str | Mark) -> str | Mark:
             if isinstance(part, str) or part.span is None:
@@ -151,20 +149,20 @@ class HtmlFile(TextFile):
 
         return [
             dataclasses.replace(
-                each,
-                parts=tuple(map(part_moved, each.parts)),
-                start=each.start + by,
-                end=each.end + by,
+                segment,
+                parts=tuple(map(part_moved, segment.parts)),
+                start=segment.start + by,
+                end=segment.end + by,
             )
-            for each in self.segments
+            for segment in self.segments
         ]
 
     def _check_end(self) -> None:
-        """ValueError where the end of the file is inside a tag or a comment.
+        """Raises ValueError if the end of the file is inside a tag or a comment.
 
         Python's parser would look for the end from each of them on, in quadratic time.
         """
-        if tag := _TAG.search(self.text, self.text.rfind(">") + 1):
+        if tag := _TAG_START.search(self.text, self.text.rfind(">") + 1):
             name = self.text[tag.start() : tag.start() + 20]
             raise self.damaged(tag.start(), f"the end of {name!r} is missing.")
         comment = self.text.rfind("<!--")
@@ -172,37 +170,37 @@ class HtmlFile(TextFile):
             raise self.damaged(comment, "the end of a comment is missing.")
 
     def _check(self, events: list[_Event]) -> None:
-        """ValueError where the end of the file is inside a script."""
+        """Raises ValueError if the end of the file is inside a script."""
         opened: list[_Event] = []
-        for each in events:
-            if each.name in ("script", "style"):
-                opened = [each] if each.kind == "start" else []
+        for event in events:
+            if event.name in ("script", "style"):
+                opened = [event] if event.kind == "start" else []
         if opened:
             raise self.damaged(opened[0].start, f"the end of <{opened[0].name}> is missing.")
 
     def _take(self, events: list[_Event], at: int) -> int:
-        """Takes an event, or a whole element that is not translated; the number of the next."""
+        """Takes an event, or an element that is not translated; returns the next one's number."""
         event = events[at]
         span = (event.start, event.end)
         raw = self.text[event.start : event.end]
         if event.kind == "text":
             for part in split_breaks(raw):
-                self._put(part, event)
-            for each in set(raw) - set("<&"):
-                self._escapes.setdefault(each, each)
+                self._append(part, event)
+            for character in set(raw) - set("<&"):
+                self._escapes.setdefault(character, character)
         elif event.kind == "reference":
             text = html.unescape(raw)
-            for each in text[:1] if len(text) == 1 else "":
-                self._escapes[each] = raw
-            self._put(text if len(text) == 1 else Mark(raw), event)
+            if len(text) == 1:
+                self._escapes[text] = raw
+            self._append(text if len(text) == 1 else Mark(raw), event)
         elif event.kind == "comment":
-            self._put(Mark(raw, "soft"), event)
+            self._append(Mark(raw, "soft"), event)
         elif event.kind == "start":
             return self._element(events, at)
         elif event.kind == "end" and event.name in PAIRS:
             opened = self._open.get(event.name)
             number = opened.pop() if opened else next(self._pairs)
-            self._put(Mark(raw, "close", name=event.name, pair=number, span=span), event)
+            self._append(Mark(raw, "close", name=event.name, pair=number, span=span), event)
         else:
             self._flush()
         return at + 1
@@ -212,32 +210,32 @@ class HtmlFile(TextFile):
         name, raw = event.name, self.text[event.start : event.end]
         span = (event.start, event.end)
         classes = (event.attributes.get("class") or "").split()
-        kept = event.attributes.get("translate") == "no" or "notranslate" in classes
-        if name not in VOID and (kept or name in OPAQUE | SKIPPED) and not raw.endswith("/>"):
+        excluded = event.attributes.get("translate") == "no" or "notranslate" in classes
+        if name not in VOID and (excluded or name in OPAQUE | SKIPPED) and not raw.endswith("/>"):
             end = _end_of(events, at)
             last = events[end - 1].end
             inside = html.unescape(re.sub(r"<[^>]*>", "", self.text[event.start : last]))
             if name in OPAQUE | PAIRS:
-                shown = inside if inside.strip() == inside and "\n" not in inside else ""
-                raw = self.text[event.start : last]
-                self._put(Mark(raw, shown=shown or None), dataclasses.replace(event, end=last))
+                is_line = inside.strip() == inside and "\n" not in inside
+                mark = Mark(self.text[event.start : last], shown=is_line and inside or None)
+                self._append(mark, dataclasses.replace(event, end=last))
             else:
                 self._flush()
-                why = 'in translate="no"' if kept else f"in <{name}>"
-                self.left_out[why] += bool(inside.strip())
+                reason = 'in translate="no"' if excluded else f"in <{name}>"
+                self.left_out[reason] += bool(inside.strip())
             return end
         self._attributes(event)
         if name in PAIRS:
             pair = next(self._pairs)
             self._open.setdefault(name, []).append(pair)
-            self._put(Mark(raw, "open", name=name, pair=pair, span=span), event)
+            self._append(Mark(raw, "open", name=name, pair=pair, span=span), event)
         elif name in ALONE:
-            self._put(Mark(raw, span=span), event)
+            self._append(Mark(raw, span=span), event)
         else:
             self._flush()
         return at + 1
 
-    def _put(self, part: str | Mark, event: _Event) -> None:
+    def _append(self, part: str | Mark, event: _Event) -> None:
         self._run.append(part)
         self._span = [self._span[0] if self._span else event.start, event.end]
 
@@ -248,8 +246,8 @@ class HtmlFile(TextFile):
 
     def _attributes(self, event: _Event) -> None:
         names = list(ATTRIBUTES)
-        told = event.attributes.get("name") or event.attributes.get("property") or ""
-        if event.name == "meta" and told.lower() in _DESCRIPTIONS:
+        meta_name = event.attributes.get("name") or event.attributes.get("property") or ""
+        if event.name == "meta" and meta_name.lower() in _DESCRIPTIONS:
             names.append("content")
         if event.name == "input" and event.attributes.get("type") in ("submit", "button", "reset"):
             names.append("value")
@@ -257,20 +255,19 @@ class HtmlFile(TextFile):
         for name in names:
             if not (event.attributes.get(name) or "").strip():
                 continue
-            found = re.search(rf"(?i)\s{name}\s*=\s*(\"[^\"]*\"|'[^']*')", raw)
-            if not found:  # without quotes
+            match = re.search(rf"(?i)\s{name}\s*=\s*(\"[^\"]*\"|'[^']*')", raw)
+            if not match:
                 self.left_out["attributes without quotes"] += 1
                 continue
-            start = event.start + found.start(1) + 1
-            value = found[1][1:-1]
-            quote = "&quot;" if found[1][0] == '"' else "&#39;"
-            escapes = {found[1][0]: quote}
+            start = event.start + match.start(1) + 1
+            quote, value = match[1][0], match[1][1:-1]
+            escapes = {quote: "&quot;" if quote == '"' else "&#39;"}
             parts = split_breaks(html.unescape(value))
             self.add(parts, start, start + len(value), escapes, inside=True)
 
 
 def _end_of(events: list[_Event], at: int) -> int:
-    """The number of the event behind the end of the element that begins at a number."""
+    """Returns the number of the event after the end of the element that begins at a number."""
     name, depth = events[at].name, 0
     for i in range(at, len(events)):
         if events[i].name != name:
@@ -286,8 +283,8 @@ def _end_of(events: list[_Event], at: int) -> int:
     return len(events)
 
 
-def _tags(events: list[_Event], text: str) -> collections.Counter[tuple[str, str]]:
-    return collections.Counter((each.kind, each.name) for each in events if each.name)
+def _tags(events: list[_Event]) -> collections.Counter[tuple[str, str]]:
+    return collections.Counter((event.kind, event.name) for event in events if event.name)
 
 
 _FRONT_MATTER = re.compile(r"\ufeff?(---|\+\+\+)[ \t]*\r?\n(.*?\n)?\1[ \t]*(?:\r?\n|\Z)", re.DOTALL)
@@ -298,15 +295,16 @@ _DIALECT = re.compile(
     r"(?:!!!|\?\?\?\+?)\s+\w+|:{3,}|import\s+(?:[^\n]+\s+from\s+)?[\"'][^\"'\n]+[\"'];?\s*(?:\n|\Z)"
     r"|export\s+(?:const|let|var|default|function)\b|\$\$"
 )
-_ACTIVE = frozenset("\\`*_[]<&~|")  # what may be markup wherever it stands
+# Characters that may be markup wherever they stand, and how they are written if they are none.
+_ACTIVE = {character: f"\\{character}" for character in "\\`*_[]<&~|"}
 _PIPE = re.compile(r"(?<!\\)\|")
 _MARKUP = re.compile(r"[\\`*_\[\]<&\n]")
 
 
 class MarkdownFile(TextFile):
-    r"""Markdown as CommonMark says it, with tables. Code, links and front matter stay.
+    r"""Markdown of CommonMark, with tables. Code, links and front matter stay as they are.
 
-    HTML between paragraphs is read as HTML where no other markup is around it.
+    HTML between paragraphs is read as HTML if no other markup is around it.
 
     Raises:
         ImportError: If markdown-it-py is not installed.
@@ -321,7 +319,7 @@ class MarkdownFile(TextFile):
     suffixes = (".md", ".markdown")
 
     def scan(self) -> None:
-        """Each inline token is a segment, and each description of an image."""
+        """Adds each inline token, and each description of an image, as a segment."""
         self._html: dict[int, HtmlFile] = {}
         head = _FRONT_MATTER.match(self.text)
         if head and not _SETTING.match(head[2] or ""):
@@ -353,44 +351,43 @@ class MarkdownFile(TextFile):
                 self._inline(token, heading, cell)
 
     def same_structure(self, text: str) -> bool:
-        """Whether a text has the same blocks, links and code, in the same order."""
+        """Returns True if a text has the same blocks, links and code, in the same order."""
         if text[: self._begin] != self.text[: self._begin]:
             return False
         return _structure(parser().parse(text[self._begin :])) == self._structure
 
     def escaped(self, text: str, segment: Segment) -> str:
-        """With a backslash before what would be markup and was none in the segment."""
+        """Returns a text with a backslash before markup that was none in the segment."""
         if segment.start in self._html:
             return self._html[segment.start].escaped(text, segment)
-        return "".join(
-            segment.escapes.get(each, f"\\{each}" if each in _ACTIVE else each) for each in text
-        )
+        forms = _ACTIVE | segment.escapes
+        return "".join(forms.get(character, character) for character in text)
 
     def _inline(self, token: Any, heading: str, cell: int) -> None:
         try:
             where, start, end = self._located(token, heading, cell)
-            found = Inline(token, where, self.text)
+            inline = Inline(token, where, self.text)
         except ValueError:
             self.left_out["that could not be located"] += 1
             return
-        self.add(found.parts, start, end, found.escapes)
-        for first, last in found.images:
+        self.add(inline.parts, start, end, inline.escapes)
+        for first, last in inline.images:
             raw = self.text[first:last]
             if _MARKUP.search(raw):
                 self.left_out["image descriptions with markup"] += 1
             else:
-                self.add([raw], first, last, {each: each for each in raw}, inside=True)
+                self.add([raw], first, last, dict(zip(raw, raw, strict=True)), inside=True)
 
     def _located(
         self, token: Any, heading: str, cell: int
     ) -> tuple[Callable[[int], int], int, int]:
-        """A function from positions in the content to the file's; where it starts and ends."""
+        """Returns a function from positions in the content to the file's, its start and its end."""
         first = token.map[0]
         starts, offsets = [], [0]
         for i, line in enumerate(token.content.split("\n")):
             at, whole = self._line(first + i)
             if cell >= 0:
-                column = _of_cell(whole, cell)
+                column = _cell_start(whole, cell)
             elif heading:
                 hashes = re.search(rf"(?<![^\s>]){heading}[ \t]+", whole)
                 column = hashes.end() if hashes else 0
@@ -423,13 +420,13 @@ class MarkdownFile(TextFile):
             self.left_out["HTML blocks"] += 1
             return
         self.left_out += block.left_out
-        for each in block.moved(start):
-            self._html[each.start] = block
-            self.segments.append(each)
+        for segment in block.moved(start):
+            self._html[segment.start] = block
+            self.segments.append(segment)
 
 
-def _of_cell(line: str, cell: int) -> int:
-    """Where the content of a cell of a line begins."""
+def _cell_start(line: str, cell: int) -> int:
+    """Returns the position in a line at which the content of a cell begins."""
     bounds = [match.start() for match in _PIPE.finditer(line)]
     if not bounds or line[: bounds[0]].strip(" \t>"):
         bounds = [-1, *bounds]  # the first cell has no pipe before it
@@ -440,38 +437,34 @@ def _of_cell(line: str, cell: int) -> int:
 
 
 def _structure(tokens: list[Any]) -> list[Any]:
-    """What must stay: blocks in their order, and of each its markup, links and code."""
-    found: list[Any] = []
+    """Returns the structure: the blocks in their order, with their markup, links and code."""
+    structure: list[Any] = []
     for token in tokens:
-        kept = token.content if token.type in ("fence", "code_block") else ""
-        found.append((token.type, token.level, token.tag, token.markup, kept))
-        inside = [
-            (
-                each.type,
-                each.markup,
-                str(each.attrs.get("href", "")),
-                str(each.attrs.get("src", "")),
-            )
-            + ((each.content,) if each.type in ("code_inline", "html_inline", "formula") else ())
-            for each in token.children or []
-            if each.type not in ("text", "text_special", "softbreak")
-        ]
-        found.append(sorted(inside))
-    return found
+        code = token.content if token.type in ("fence", "code_block") else ""
+        structure.append((token.type, token.level, token.tag, token.markup, code))
+        inside = []
+        for child in token.children or []:
+            if child.type in ("text", "text_special", "softbreak"):
+                continue
+            code = child.content if child.type in ("code_inline", "html_inline", "formula") else ""
+            links = [str(child.attrs.get(name, "")) for name in ("href", "src")]
+            inside.append((child.type, child.markup, *links, code))
+        structure.append(sorted(inside))
+    return structure
 
 
 _SPAN = "span"
 # A footnote, a box to tick, the kind of an alert.
-_KEPT = re.compile(r"\[\^[^\]\[\s]+\]:?|\A\[[ xX]\](?=\s)|\A\[![A-Z]+\]")
+_FIXED = re.compile(r"\[\^[^\]\[\s]+\]:?|\A\[[ xX]\](?=\s)|\A\[![A-Z]+\]")
 _FORMULA = re.compile(r"\$\$[^$\n]+\$\$|\$(?=[^\s$])[^$\n]*[^\s$]\$(?!\d)")
-_markdown_TAG = re.compile(r"<(/?)([A-Za-z][\w-]*)[^>]*?(/?)>\Z", re.DOTALL)
+_INLINE_TAG = re.compile(r"<(/?)([A-Za-z][\w-]*)[^>]*?(/?)>\Z", re.DOTALL)
 _VOID = frozenset(["br", "img", "hr", "input", "wbr"])
 _PAIRS = {"strong": "b", "em": "i", "s": "s", "link": "a"}
 
 
 @functools.cache
 def parser() -> Any:
-    """A parser whose tokens of a line say where they stand in it.
+    """Returns a parser whose inline tokens have their positions.
 
     Raises:
         ImportError: If markdown-it-py is not installed.
@@ -483,7 +476,7 @@ def parser() -> Any:
             "MarkdownFile: Markdown is read by markdown-it-py: "
             "pip install 'keras_transformers[documents]'"
         ) from None
-    found = MarkdownIt("commonmark").enable(["table", "strikethrough"]).disable("text_join")
+    parser = MarkdownIt("commonmark").enable(["table", "strikethrough"]).disable("text_join")
     for name, rule in {
         "link": rules_inline.link,
         "image": rules_inline.image,
@@ -494,13 +487,13 @@ def parser() -> Any:
         "escape": rules_inline.escape,
         "newline": rules_inline.newline,
     }.items():
-        found.inline.ruler.at(name, functools.partial(_located, name, rule))
-    found.inline.ruler.before("escape", "formula", _formula)
-    return found
+        parser.inline.ruler.at(name, functools.partial(_located, name, rule))
+    parser.inline.ruler.before("escape", "formula", _formula)
+    return parser
 
 
 def _formula(state: Any, silent: bool) -> bool:
-    """A rule for formulas between dollars: two prices in a sentence are none."""
+    """Reads a formula between dollars, but not two prices; a rule of the parser."""
     match = _FORMULA.match(state.src, state.pos)
     if not match:
         return False
@@ -513,7 +506,7 @@ def _formula(state: Any, silent: bool) -> bool:
 
 
 def _located(name: str, rule: Any, state: Any, silent: bool) -> bool:
-    """A rule that leaves the positions in the tokens that it has made."""
+    """Adds positions to the tokens of a rule; a rule of the parser."""
     start, number = state.pos, len(state.tokens)
     label = 0
     if not silent and name in ("link", "image"):
@@ -522,33 +515,31 @@ def _located(name: str, rule: Any, state: Any, silent: bool) -> bool:
             label = state.md.helpers.parseLinkLabel(state, start + offset, not offset)
     if not rule(state, silent):
         return False
-    made = [each for each in state.tokens[number:] if _SPAN not in each.meta]
-    if silent or not made:
+    tokens = [token for token in state.tokens[number:] if _SPAN not in token.meta]
+    if silent or not tokens:
         return True
-    if name == "link":
-        opened = next(each for each in made if each.type == "link_open")
-        opened.meta[_SPAN] = (start, start + 1)
-        made[-1].meta[_SPAN] = (label, state.pos)
-    elif name == "autolink":
-        opened = next(each for each in made if each.type == "link_open")
-        opened.meta[_SPAN] = (start, state.pos)
-    elif made[-1].type != "text":
-        made[-1].meta[_SPAN] = (start, state.pos)
-        made[-1].meta["label"] = (start + 2, label)
+    if name in ("link", "autolink"):
+        opened = next(token for token in tokens if token.type == "link_open")
+        opened.meta[_SPAN] = (start, start + 1 if name == "link" else state.pos)
+        if name == "link":
+            tokens[-1].meta[_SPAN] = (label, state.pos)
+    elif tokens[-1].type != "text":
+        tokens[-1].meta[_SPAN] = (start, state.pos)
+        tokens[-1].meta["label"] = (start + 2, label)
     return True
 
 
 class Inline:
-    """The parts of a line of Markdown, or of several, and how its characters are written.
+    """The parts of a line of Markdown, or of several, and the forms of its characters.
 
     Args:
         token: The token of type `inline`.
-        where: Function that gives the position in the file of one in the token's content.
+        where: Function from a position in the token's content to the position in the file.
         text: The file's text.
 
     Attributes:
         parts: List of texts and `Mark`s.
-        escapes: Dict of character -> how it is written here.
+        escapes: Dict of character -> its form in the file.
         images: Spans in the file of descriptions of images.
 
     Raises:
@@ -569,16 +560,16 @@ class Inline:
             raise ValueError("what follows the last token")
 
     def _span(self, start: int, end: int) -> tuple[int, int]:
-        """The span in the file of one in the content."""
+        """Returns the span in the file of a span in the content."""
         if end <= start:
             return 0, 0
         if self._source[end - 1] == "\n" and end < len(self._source):
             return self._where(start), self._where(end)  # with what the next line begins with
         return self._where(start), self._where(end - 1) + 1
 
-    def _mark(self, start: int, end: int, kind: Any = "alone", **other: Any) -> None:
+    def _mark(self, start: int, end: int, kind: Any = "alone", **settings: Any) -> None:
         span = self._span(start, end)
-        self.parts.append(Mark(self._text[span[0] : span[1]], kind, span=span, **other))
+        self.parts.append(Mark(self._text[span[0] : span[1]], kind, span=span, **settings))
         self._at = end
 
     def _take(self, token: Any, following: list[Any]) -> None:
@@ -617,22 +608,22 @@ class Inline:
     def _words(self, text: str) -> None:
         self._check(text)
         at = 0
-        for match in _KEPT.finditer(text):
+        for match in _FIXED.finditer(text):
             self.parts.append(text[at : match.start()])
             start = self._at
             self._mark(start + match.start() - at, start + match.end() - at, shown=match[0])
             at = match.end()
         self.parts.append(text[at:])
         self._at += len(text) - at
-        for each in text:
-            self.escapes.setdefault(each, each)
+        for character in text:
+            self.escapes.setdefault(character, character)
 
     def _check(self, raw: str) -> None:
         if not self._source.startswith(raw, self._at):
             raise ValueError(f"{raw!r} is not at {self._at}")
 
     def _tag(self, start: int, end: int) -> None:
-        tag = _markdown_TAG.match(self._source[start:end])
+        tag = _INLINE_TAG.match(self._source[start:end])
         if not tag or tag[3] or tag[2].lower() in _VOID:
             is_break = tag and tag[2].lower() == "br"
             self._mark(start, end, "end" if is_break else "alone" if tag else "soft")
@@ -648,5 +639,5 @@ class Inline:
             pair = next((pair for opened, pair in self._open[::-1] if opened == name), 0)
             if not pair:
                 self._pairs += 1
-            self._open = [each for each in self._open if each[1] != pair]
+            self._open = [entry for entry in self._open if entry[1] != pair]
         self._mark(start, end, side, name=name, pair=pair or self._pairs)
