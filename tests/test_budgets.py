@@ -62,7 +62,6 @@ MORE_REFLECTION = {
     "distribution/scope.py refusals",
     "fitting/base.py Asked.numbers",
     "loading/learners.py fitting_of_run",
-    "localization/file_translation.py _peeled",
     "predictors/learning.py Learning._become",
     "predictors/texts.py TextPredictor._function",
     "text/cutting.py _stripped",
