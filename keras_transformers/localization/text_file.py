@@ -1,6 +1,8 @@
 """A file to translate, and the formats made of lines: plain text, subtitles, messages of programs.
 
-Other formats are subclasses of `TextFile`, too.
+Other formats are subclasses of `TextFile`, too. Libraries for these formats write a file anew, with
+other line ends, quotes or wrapping. Here all bytes but the translations stay, so each class finds
+the positions of its texts itself.
 """
 
 import bisect
