@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from keras_transformers import tables
+from keras_transformers.data import table_files
 from keras_transformers.data.labels import numbered
-from keras_transformers.data.table_files import rows_of_file
 from keras_transformers.fitting.targets import targets_of
 from keras_transformers.shards import Shards
 from keras_transformers.tables import LABELS, PAIRS, Column, read_table, table_rows
@@ -263,7 +263,7 @@ def test_another_reader_finds_the_same_cells(tmp_path_factory, rows):
     for cells in rows:
         numbers.append(numbers[-1] + 1 + "".join(cells).count("\n"))
     expected = [list(row.values()) for row in table.to_pylist()]
-    assert [*rows_of_file(path, "cells")] == [*zip(numbers[:-1], expected, strict=True)]
+    assert [*table_files.rows_of_file(path, "cells")] == [*zip(numbers[:-1], expected, strict=True)]
 
 
 def test_names_of_labels_are_split_listed_and_counted():
