@@ -58,9 +58,6 @@ REFLECTION = {
 MORE_REFLECTION = {
     "data/table_files.py _feature",
     "distribution/scope.py refusals",
-    "localization/character_filters.py LanguageMatch.__post_init__",
-    "localization/character_filters.py Scripts.__post_init__",
-    "localization/file_translation.py _peeled",
     "tasks/predictor.py Predictor.become",
     "text/sentence_pieces.py SentencePieceModel.without",
     "vision/preprocessing.py Augmentation.__post_init__",

@@ -12,24 +12,14 @@ https://aclanthology.org/2020.wmt-1.78), Moses' `clean-corpus-n.perl`, Bicleaner
 a user interface or a book stay.
 """
 
-from keras_transformers.localization.character_filters import (
-    SCRIPTS,
-    Encoding,
-    LanguageMatch,
-    Scripts,
-    damaged,
-    repaired,
-    script_of,
-)
 from keras_transformers.localization.file_translation import (
     FileTranslator,
     SentenceSplitter,
     read_file,
 )
 from keras_transformers.localization.glossary import Glossary
-from keras_transformers.localization.html import HtmlFile
-from keras_transformers.localization.markdown import MarkdownFile
 from keras_transformers.localization.marks import Mark, Segment
+from keras_transformers.localization.markup import HtmlFile, MarkdownFile
 from keras_transformers.localization.pair_cleaner import (
     CleaningReport,
     Judged,
@@ -37,21 +27,27 @@ from keras_transformers.localization.pair_cleaner import (
     default_filters,
 )
 from keras_transformers.localization.pair_filters import (
+    SCRIPTS,
     Brackets,
     Copies,
     Duplicates,
     Empty,
+    Encoding,
     FewLetters,
+    LanguageMatch,
     LengthRatio,
     Own,
     PairFilter,
     Placeables,
     Quotes,
+    Scripts,
     TooLong,
     TooShort,
+    damaged,
+    repaired,
+    script_of,
 )
-from keras_transformers.localization.po import PoFile
-from keras_transformers.localization.text_file import PlainText, Subtitles, TextFile
+from keras_transformers.localization.text_file import PlainText, PoFile, Subtitles, TextFile
 from keras_transformers.localization.xml_files import DocxFile, XliffFile
 
 __all__ = [

@@ -13,28 +13,34 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeAlias, cast
 
 from keras_transformers.core.words import in_context, marks, without_context
-from keras_transformers.localization.html import HtmlFile
-from keras_transformers.localization.markdown import MarkdownFile
-from keras_transformers.localization.marks import Mark, Parts, Shown, fits, joined, with_unseen
-from keras_transformers.localization.po import PoFile
-from keras_transformers.localization.text_file import PlainText, Subtitles, TextFile
+from keras_transformers.localization.marks import (
+    Mark,
+    Parts,
+    Segment,
+    Shown,
+    add_unseen,
+    fits,
+    joined,
+)
+from keras_transformers.localization.markup import HtmlFile, MarkdownFile
+from keras_transformers.localization.text_file import PlainText, PoFile, Subtitles, TextFile
 from keras_transformers.localization.xml_files import DocxFile, XliffFile
 
 Ask: TypeAlias = Callable[[list[str]], Sequence[str | None]]
-Asked: TypeAlias = tuple[Parts, tuple[str, ...]]  # a sentence, and those before it
+Request: TypeAlias = tuple[Parts, tuple[str, ...]]  # a sentence, and those before it
 
 _LINE_END = re.compile(r"\s*[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]\s*")
-MOST_PAIRS = 100  # of a sentence, whose words are looked for in its translation
+MOST_PAIRS = 100  # of a sentence, whose words are searched for in its translation
 _SPACED = re.compile(r"([\s,;:.!?)\]]*)(.*?)([\s(\[]*)\Z", re.DOTALL)
 _BULLET = re.compile(r"\A[^\w\s]+\s+")  # a dash, or another sign that stands for itself
-_FILLED = "item"  # what stands for a mark while sentences are split
+_FILLED = "item"  # stands for a mark while sentences are split
 
 
 class SentenceSplitter:
     """Splits texts into sentences, by the package `sentencex`.
 
     Args:
-        language: Code of their language; it says which abbreviations there are.
+        language: Code of their language, which has abbreviations of its own.
 
     Raises:
         ImportError: If `sentencex` is not installed.
@@ -57,23 +63,23 @@ class SentenceSplitter:
         self._segment = sentencex.segment
 
     def __call__(self, text: str) -> list[str]:
-        """The sentences of a text, each with the white space behind it."""
-        found = list(self._segment(self.language, text))
-        return found if "".join(found) == text else [text]
+        """Returns the sentences of a text, each with the white space behind it."""
+        sentences = list(self._segment(self.language, text))
+        return sentences if "".join(sentences) == text else [text]
 
 
 @dataclasses.dataclass(frozen=True)
 class Sentence:
-    """A sentence: what a translator is asked for, and what stands before and behind it.
+    """A sentence to translate, and the white space and marks around it.
 
     Args:
-        before: White space and marks.
-        core: The sentence itself; empty where there is nothing to translate.
-        behind: White space and marks.
+        before: White space and marks before it.
+        core: The sentence itself; empty if there is nothing to translate.
+        behind: White space and marks behind it.
 
     Example:
     >>> from keras_transformers.localization.file_translation import sentences
-    >>> [each.core for each in sentences((" One. Two.",), lambda text: [text[:6], text[6:]])]
+    >>> [one.core for one in sentences((" One. Two.",), lambda text: [text[:6], text[6:]])]
     [('One.',), ('Two.',)]
     """
 
@@ -83,7 +89,7 @@ class Sentence:
 
 
 def sentences(parts: Parts, split: Callable[[str], list[str]]) -> list[Sentence]:
-    """The sentences of parts, in their order; together they are the parts."""
+    """Returns the sentences of parts, in their order; together they are the parts."""
     for i, part in enumerate(parts):
         if _is(part, "end"):
             ending = Sentence((), (), (part,))
@@ -92,31 +98,31 @@ def sentences(parts: Parts, split: Callable[[str], list[str]]) -> list[Sentence]
 
 
 def _sentences(parts: Parts, split: Callable[[str], list[str]]) -> list[Sentence]:
-    """The same of parts in which no "end" is."""
+    """Returns the sentences of parts without an "end"."""
     visible = [
         part if isinstance(part, str) else {"alone": _FILLED, "break": " "}.get(part.kind, "")
         for part in parts
     ]
     cuts = list(itertools.accumulate(map(len, split("".join(visible)))))[:-1]
-    found: list[list[str | Mark]] = [[]]
+    rows: list[list[str | Mark]] = [[]]
     at = 0
-    for part, shown in zip(parts, visible, strict=True):
+    for part, text in zip(parts, visible, strict=True):
         while cuts and (at > cuts[0] or at == cuts[0] and not _closes(part)):
             cuts.pop(0)
-            found.append([])
+            rows.append([])
         if isinstance(part, str):
             rest = part
             while cuts and at + len(rest) > cuts[0]:
                 cut = cuts.pop(0) - at
-                found[-1].append(rest[:cut])
-                found.append([])
+                rows[-1].append(rest[:cut])
+                rows.append([])
                 at, rest = at + cut, rest[cut:]
-            found[-1].append(rest)
+            rows[-1].append(rest)
             at += len(rest)
         else:
-            found[-1].append(part)
-            at += len(shown)
-    return [_peeled(joined(each)) for each in found if each]
+            rows[-1].append(part)
+            at += len(text)
+    return [_peeled(joined(row)) for row in rows if row]
 
 
 def _closes(part: str | Mark) -> bool:
@@ -124,40 +130,44 @@ def _closes(part: str | Mark) -> bool:
 
 
 def _peeled(parts: Parts) -> Sentence:
-    """A sentence without what stands around its words."""
+    """Returns a sentence without the white space, bullets and marks around its words."""
+    if not any(part.isalpha() for part in _letters(parts)):
+        return Sentence((), (), parts)
     core = list(parts)
     before: list[str | Mark] = []
     behind: list[str | Mark] = []
-    if not any(part.isalpha() for part in _letters(parts)):
-        return Sentence((), (), parts)
-    while True:
-        pairs = [_pair(part) for part in core]
-        for side, end, kept in ((0, "lstrip", before), (-1, "rstrip", behind)):
-            part = core[side]
-            if isinstance(part, str):
-                rest = getattr(part, end)()
-                if side == 0:
-                    rest = _BULLET.sub("", rest)
-                if rest == part:
-                    continue
-                blank = part[: len(part) - len(rest)] if side == 0 else part[len(rest) :]
-                kept.append(blank)
-                core[side] = rest
-                if not rest:
-                    core.pop(side)
-                break
-            if _is(part, "break", "soft") or part.kind == "alone" and part.shown is None:
-                kept.append(core.pop(side))
-                break
-            if part.kind in ("open", "close") and pairs.count(part.pair) == 1:
-                kept.append(core.pop(side))
-                break
-        else:
-            around = _is(core[0], "open") and _is(core[-1], "close")
-            if not around or pairs[0] != pairs[-1]:
-                return Sentence(joined(before), joined(core), joined(behind[::-1]))
-            before.append(core.pop(0))
-            behind.append(core.pop())
+    while _peel(core, 0, before) or _peel(core, -1, behind) or _peel_pair(core, before, behind):
+        pass
+    return Sentence(joined(before), joined(core), joined(behind[::-1]))
+
+
+def _peel(core: list[str | Mark], side: int, peeled: list[str | Mark]) -> bool:
+    """Moves white space, or a mark around no words, from a side; False if there is none."""
+    part = core[side]
+    if isinstance(part, str):
+        rest = _BULLET.sub("", part.lstrip()) if side == 0 else part.rstrip()
+        if rest == part:
+            return False
+        peeled.append(part[: len(part) - len(rest)] if side == 0 else part[len(rest) :])
+        core[side] = rest
+        if not rest:
+            core.pop(side)
+        return True
+    is_free = _is(part, "break", "soft") or part.kind == "alone" and part.shown is None
+    if is_free or _pair(part) is not None and [*map(_pair, core)].count(part.pair) == 1:
+        peeled.append(core.pop(side))
+        return True
+    return False
+
+
+def _peel_pair(core: list[str | Mark], before: list[str | Mark], behind: list[str | Mark]) -> bool:
+    """Moves a pair around the whole sentence; False if there is none."""
+    first, last = core[0], core[-1]
+    if not (_is(first, "open") and _is(last, "close")) or _pair(first) != _pair(last):
+        return False
+    before.append(core.pop(0))
+    behind.append(core.pop())
+    return True
 
 
 def _letters(parts: Parts) -> Iterator[str]:
@@ -175,23 +185,23 @@ def _is(part: str | Mark, *kinds: str) -> bool:
 class FileTranslator:
     r"""Translates the segments of files, all at once.
 
-    A sentence with markup is asked for in three ways, the next where the one before fails:
+    There are three ways to translate a sentence with markup. If one fails, the next is tried:
 
-    1. with a tag for each mark; what comes back must have all of them, well nested;
-    2. without those of pairs, and the words inside each pair for themselves, which then must stand
-       in the sentence's translation once;
-    3. in the pieces between its marks.
+    1. With a tag for each mark. The translation must have all of them, well nested.
+    2. Without the tags of pairs, and the words inside each pair as a text of their own, whose
+       translation must be in the sentence's translation exactly once.
+    3. In the pieces between its marks.
 
-    So a file never breaks; `counts` says how often each way was taken.
+    So a file never breaks. `counts` has the number of sentences for each way.
 
     Args:
-        ask: Function that translates a list of texts; None for one that it cannot translate.
-        split: Function that gives the sentences of a text, see `SentenceSplitter`.
-        context: How many previous sentences of the same file stand before each that is asked for,
-            as `contexts.in_context` writes them.
+        ask: Function that translates a list of texts; it returns None for a text that fails.
+        split: Function that returns the sentences of a text, see `SentenceSplitter`.
+        context: Number of previous sentences of the same file that stand before each sentence, as
+            `core.words.in_context` writes them.
 
     Attributes:
-        counts: Counter of what was done.
+        counts: Counter of sentences and segments.
 
     Example:
     >>> from keras_transformers.localization import FileTranslator, PlainText
@@ -204,62 +214,67 @@ class FileTranslator:
     def __init__(self, ask: Ask, split: Callable[[str], list[str]], context: int = 0) -> None:
         self._ask, self._split, self._context = ask, split, context
         self.counts: collections.Counter[str] = collections.Counter()
-        self._known: dict[str, str | None] = {}
+        self._answers: dict[str, str | None] = {}
 
     def translate(self, files: Sequence[TextFile]) -> list[list[Parts | None]]:
-        """A translation of each segment of each file; None where it stays as it is.
+        """Returns a translation of each segment of each file; None if it stays as it is.
 
-        A segment that has a translation of its own, as in a PO file, gets none unless all of its
+        A segment that can have a translation, as in a PO file, gets none unless all of its
         sentences could be translated.
         """
-        segments = [segment for file in files for segment in file.segments]
-        split = [sentences(segment.parts, self._split) for segment in segments]
-        cores = [each.core for row in split for each in row if each.core]
-        sizes = [sum(bool(each.core) for each in row) for row in split]
-        asked = self._behind(files, cores, sizes)
-        done, sentence = self._translated(asked), iter(asked)
-        found: list[Parts | None] = []
-        for segment, row in zip(segments, split, strict=True):
-            new = [done.get(next(sentence)) if each.core else () for each in row]
-            missing = sum(each is None for each in new)
-            self.counts["sentences"] += sum(bool(each.core) for each in row)
-            self.counts["sentences left as they are"] += missing
-            if missing == len(row) or missing and segment.present is not None:
-                found.append(None)
-            else:
-                found.append(joined([x for pair in zip(row, new, strict=True) for x in _of(*pair)]))
-        self.counts["segments"] += len(segments)
-        self.counts["segments left as they are"] += found.count(None)
-        rest = iter(found)
-        return [[next(rest) for _ in file.segments] for file in files]
+        rows = [
+            [sentences(segment.parts, self._split) for segment in file.segments] for file in files
+        ]
+        requests = [request for row in rows for request in self._requests(row)]
+        answers, waiting = self._translated(requests), iter(requests)
+        translations: list[list[Parts | None]] = []
+        for file, file_rows in zip(files, rows, strict=True):
+            translations.append([])
+            for segment, row in zip(file.segments, file_rows, strict=True):
+                cores = [answers.get(next(waiting)) if x.core else () for x in row]
+                translations[-1].append(self._translation(segment, row, cores))
+        self.counts["segments"] += sum(map(len, translations))
+        self.counts["segments left as they are"] += sum(x.count(None) for x in translations)
+        return translations
 
-    def _behind(
-        self, files: Sequence[TextFile], cores: list[Parts], sizes: list[int]
-    ) -> list[Asked]:
-        """Sentences with those before them in their file; how many each segment has."""
-        if not self._context:
-            return [(core, ()) for core in cores]
-        each, of_segment = iter(cores), iter(sizes)
-        found: list[Asked] = []
-        for file in files:
-            previous: tuple[str, ...] = ()
-            for core in itertools.islice(
-                each, sum(itertools.islice(of_segment, len(file.segments)))
-            ):
-                found.append((core, previous))
-                previous = (*previous, _bare(core))[-self._context :]
-        return found
+    def _translation(
+        self, segment: Segment, row: list[Sentence], answers: list[Parts | None]
+    ) -> Parts | None:
+        """Returns the translation of a segment from those of its sentences, and counts them."""
+        missing = answers.count(None)
+        self.counts["sentences"] += sum(bool(sentence.core) for sentence in row)
+        self.counts["sentences left as they are"] += missing
+        if missing == len(row) or missing and segment.present is not None:
+            return None
+        parts: list[str | Mark] = []
+        for sentence, answer in zip(row, answers, strict=True):
+            core = sentence.core if answer is None else answer
+            parts += [*sentence.before, *core, *sentence.behind]
+        return joined(parts)
 
-    def _translated(self, sentences: list[Asked]) -> dict[Asked, Parts | None]:
-        """Translations of sentences, by any of the ways."""
-        waiting = list(dict.fromkeys(sentences))
-        done: dict[Asked, Parts | None] = {}
-        ways = [("with tags", _tagged), ("with markup found again", _found), ("in pieces", _pieces)]
+    def _requests(self, segments: list[list[Sentence]]) -> Iterator[Request]:
+        """Yields the sentences of a file, each with those before it."""
+        previous: tuple[str, ...] = ()
+        for sentence in itertools.chain.from_iterable(segments):
+            if sentence.core:
+                yield sentence.core, previous
+                if self._context:
+                    previous = (*previous, _bare(sentence.core))[-self._context :]
+
+    def _translated(self, requests: list[Request]) -> dict[Request, Parts | None]:
+        """Returns translations of sentences, by any of the ways."""
+        waiting = list(dict.fromkeys(requests))
+        done: dict[Request, Parts | None] = {}
+        ways = [
+            ("with tags", _with_tags),
+            ("with markup found again", _without_pairs),
+            ("in pieces", _in_pieces),
+        ]
         for name, way in ways:
-            asked = {sentence: _after(sentence[1], way(sentence[0])) for sentence in waiting}
-            self._learn(text for texts, _ in asked.values() for text in texts)
-            for sentence, (texts, read) in asked.items():
-                answers = [self._known[text] for text in texts]
+            trials = {sentence: _add_context(sentence[1], way(sentence[0])) for sentence in waiting}
+            self._learn(text for texts, _ in trials.values() for text in texts)
+            for sentence, (texts, read) in trials.items():
+                answers = [self._answers[text] for text in texts]
                 parts = read([answer or "" for answer in answers]) if all(answers) else None
                 if parts is not None:
                     done[sentence] = parts
@@ -269,50 +284,45 @@ class FileTranslator:
         return done
 
     def _learn(self, texts: Iterable[str]) -> None:
-        new = [text for text in dict.fromkeys(texts) if text not in self._known]
+        new = [text for text in dict.fromkeys(texts) if text not in self._answers]
         if new:
             for text, answer in zip(new, self._ask(new), strict=True):
                 if answer is not None and [answer] != without_context([text]):
                     answer = _LINE_END.sub(" ", answer)
-                self._known[text] = answer
+                self._answers[text] = answer
 
 
 Way: TypeAlias = tuple[list[str], Callable[[list[str]], Parts | None]]
 
 
-def _after(previous: Sequence[str], way: Way) -> Way:
-    """A way whose texts stand behind previous sentences, if there are such."""
+def _add_context(previous: Sequence[str], way: Way) -> Way:
+    """Returns a way whose texts stand behind previous sentences, if there are any."""
     texts, read = way
     return ([in_context(text, previous) for text in texts] if previous else texts), read
-
-
-def _of(sentence: Sentence, new: Parts | None) -> Parts:
-    return (*sentence.before, *(sentence.core if new is None else new), *sentence.behind)
 
 
 def _visible(mark: Mark) -> bool:
     return mark.kind not in ("break", "soft")
 
 
-def _tagged(core: Parts) -> Way:
-    shown = Shown.of(core)
-    return [shown.text], lambda answers: shown.read(answers[0].strip())
+def _with_tags(core: Parts) -> Way:
+    sentence = Shown.create(core)
+    return [sentence.text], lambda answers: sentence.read(answers[0].strip())
 
 
-def _found(core: Parts) -> Way:
-    """The way by the words inside of pairs: tags are put around what they became."""
+def _without_pairs(core: Parts) -> Way:
+    """Returns the way that puts tags around the translation of the words inside each pair."""
     pairs = _pairs(core)
     if not pairs:
         return [], lambda answers: None
-    full, tags = Shown.of(core), {}
+    full, tags = Shown.create(core), {}
     for token, mark in full.tokens:
         tags[mark.pair, mark.kind] = token
 
     def read(answers: list[str]) -> Parts | None:
         edits = []
         for depth, ((pair, words), answer) in enumerate(zip(pairs, answers[1:], strict=True)):
-            spans = [_once(each, answers[0]) for each in (answer.strip(), words)]
-            span = next(filter(None, spans), None)
+            span = _once(answer.strip(), answers[0]) or _once(words, answers[0])
             if span is None:
                 return None
             start, end = span
@@ -327,10 +337,10 @@ def _found(core: Parts) -> Way:
 
 
 def _pairs(core: Parts) -> list[tuple[int, str]]:
-    """Numbers of the pairs that are whole, by their beginnings, and the words inside.
+    """Returns the numbers of the whole pairs, by their beginnings, and the words inside.
 
-    The list is empty if there are more than `MOST_PAIRS`: pairs can contain one another, so that
-    reading the words of all of them would take time that grows with the square of their number.
+    The list is empty if there are more than `MOST_PAIRS`. Pairs can contain one another, so reading
+    the words of all of them would take time that grows with the square of their number.
     """
     ends: dict[int, int] = {}
     for i, part in enumerate(core):
@@ -339,24 +349,23 @@ def _pairs(core: Parts) -> list[tuple[int, str]]:
     begins = [i for i, part in enumerate(core) if isinstance(part, Mark) and part.kind == "open"]
     if len(begins) > MOST_PAIRS:
         return []
-    found = []
+    pairs = []
     for i in begins:
         pair = cast(Mark, core[i]).pair
         words = _bare(core[i + 1 : ends[pair]]).strip() if pair in ends else ""
         if not words:
             return []
-        found.append((pair, words))
-    return found
+        pairs.append((pair, words))
+    return pairs
 
 
 def _bare(parts: Parts) -> str:
-    """What a translator reads without the tags of pairs."""
-    kept = [part for part in parts if isinstance(part, str) or part.kind not in ("open", "close")]
-    return Shown.of(joined(kept)).text
+    """Returns the text that a translator reads, without the tags of pairs."""
+    return Shown.create(joined([part for part in parts if not _is(part, "open", "close")])).text
 
 
 def _once(words: str, text: str) -> tuple[int, int] | None:
-    """Where words stand in a text, if they do once."""
+    """Returns the span of words in a text, if it has them exactly once."""
     pattern = rf"(?<!\w){re.escape(words)}(?!\w)"
     spans = [match.span() for match in re.finditer(pattern, text, re.IGNORECASE)]
     spans = [
@@ -368,8 +377,8 @@ def _once(words: str, text: str) -> tuple[int, int] | None:
     return spans[0] if len(spans) == 1 else None
 
 
-def _pieces(core: Parts) -> Way:
-    """The way by the texts between marks; it fails where a sentence has no mark."""
+def _in_pieces(core: Parts) -> Way:
+    """Returns the way by the texts between marks; it fails if a sentence has no mark."""
     runs: list[list[str | Mark]] = [[]]  # texts with breaks, and marks by turns
     for part in core:
         if isinstance(part, Mark) and _visible(part):
@@ -381,49 +390,46 @@ def _pieces(core: Parts) -> Way:
     texts = [_spaced(joined(run)) for run in runs[::2]]
 
     def read(answers: list[str]) -> Parts | None:
-        found: list[str | Mark] = []
+        all_parts: list[str | Mark] = []
         rest = iter(answers)
         for i, run in enumerate(runs):
             source = joined(run)
             if i % 2 or not texts[i // 2][1]:
-                found += source
+                all_parts += source
                 continue
             before, _, behind = texts[i // 2]
             parts = (before + next(rest).strip() + behind,)
-            found += with_unseen(parts, source) if fits(parts, source) else source
-        return joined(found)
+            all_parts += add_unseen(parts, source) if fits(parts, source) else source
+        return joined(all_parts)
 
     return [text for _, text, _ in texts if text], read
 
 
 def _spaced(parts: Parts) -> tuple[str, str, str]:
-    """What stands before a text, the text if it has letters, and what stands behind it.
-
-    That is white space, the end of a bracket before it, the beginning of one behind it.
-    """
-    whole = Shown.of(parts).text
-    found = _SPACED.match(whole)
-    if not found or not any(letter.isalpha() for letter in found[2]):
+    """Returns a text, if it has letters, between the white space, signs and brackets around it."""
+    whole = Shown.create(parts).text
+    match = _SPACED.match(whole)
+    if not match or not any(letter.isalpha() for letter in match[2]):
         return whole, "", ""
-    return found[1], found[2], found[3]
+    return match[1], match[2], match[3]
 
 
 FORMATS: tuple[type[TextFile], ...] = (
     *(PlainText, MarkdownFile, HtmlFile, PoFile, XliffFile, Subtitles, DocxFile),
 )
-BY_SUFFIX = {suffix: each for each in FORMATS for suffix in each.suffixes}
+BY_SUFFIX = {suffix: kind for kind in FORMATS for suffix in kind.suffixes}
 
 
 def read_file(path: str | os.PathLike[str], again: bool = False) -> TextFile:
     """Reads a file to translate, by the end of its name.
 
     Args:
-        path: Of the file.
-        again: Whether what has a translation already is translated, too.
+        path: Path of the file.
+        again: If True, texts that have a translation already are translated, too.
 
     Raises:
         ValueError: If there is no class for such names, or the file is damaged.
-        FileNotFoundError: If it is not there.
+        FileNotFoundError: If there is no such file.
 
     Example:
     >>> from keras_transformers.localization import read_file

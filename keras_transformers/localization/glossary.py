@@ -1,4 +1,4 @@
-"""Terms and what they must be in a translation."""
+"""Terms, and the phrases that must stand for them in a translation."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -17,9 +17,10 @@ _PARTICLES += "보다 나 이나 라도 이라도 마다 조차 밖에 들 들�
 PARTICLES = tuple(sorted(_PARTICLES.split(), key=len, reverse=True))
 
 
-def _fits(own: str, word: str) -> bool:
-    """True if a word of a term is a word of a sentence; its small letters match large ones."""
-    return own == word or own == own.lower() and own.casefold() == word.casefold()
+def _matches(term_word: str, word: str) -> bool:
+    """True if a word of a term is a word of a sentence; small letters match large ones, too."""
+    is_small = term_word == term_word.lower()
+    return term_word == word or is_small and term_word.casefold() == word.casefold()
 
 
 class Glossary:
@@ -98,20 +99,20 @@ class Glossary:
 
     @property
     def languages(self) -> tuple[str, ...]:
-        """The languages that are named."""
+        """Languages that the terms name."""
         return tuple(sorted({language for language, _ in self._terms if language}))
 
     def towards(self, language: str) -> "Glossary":
-        """The terms of one target language or direction, and those that name none."""
-        kept = [
+        """Returns the terms of one target language or direction, and those that name none."""
+        terms = [
             (" ".join(words), phrase)
-            for (of, words), phrase in self._terms.items()
-            if of in ("", language) or of.rpartition("-")[2] == language
+            for (direction, words), phrase in self._terms.items()
+            if direction in ("", language) or direction.rpartition("-")[2] == language
         ]
-        return Glossary(kept)
+        return Glossary(terms)
 
     def find(self, sentence: str) -> list[str]:
-        """The phrases that a translation of a sentence must hold, in the order of its terms.
+        """Returns the phrases that a translation must hold, in the order of the sentence's terms.
 
         Raises:
             ValueError: If the glossary names languages, see `towards`.
@@ -125,28 +126,28 @@ class Glossary:
         folded = [word.casefold() for word in words]
         phrases, at = [], 0
         while at < len(words):
-            size, phrase = self._at(words[at:], folded[at:])
+            size, phrase = self._longest_term(words[at:], folded[at:])
             phrases += [] if phrase is None else [phrase]
             at += size
         return phrases
 
-    def _at(self, words: list[str], folded: list[str]) -> tuple[int, str | None]:
-        """How many words the longest term has that they begin with, and its phrase."""
+    def _longest_term(self, words: list[str], folded: list[str]) -> tuple[int, str | None]:
+        """Returns the number of words of the longest term at their beginning, and its phrase."""
         for size in self._sizes:
             if size > len(words):
                 continue
-            for last in _without_particles(words[size - 1]):
+            for last in _word_stems(words[size - 1]):
                 spelled = (*words[: size - 1], last)
                 key = (*folded[: size - 1], last.casefold())
                 for term, phrase in self._by_words.get(key, ()):
                     pairs = zip(term, spelled, strict=True)
-                    if all(_fits(own, word) for own, word in pairs):
+                    if all(_matches(term_word, word) for term_word, word in pairs):
                         return size, phrase
         return 1, None
 
 
-def _without_particles(word: str) -> list[str]:
-    """Returns a word, and of a Korean one also what stands before a particle at its end."""
+def _word_stems(word: str) -> list[str]:
+    """Returns a word, and a Korean word also without each particle that it ends in."""
     if not _HANGUL.match(word):
         return [word]
     ends = [particle for particle in PARTICLES if word.endswith(particle)]

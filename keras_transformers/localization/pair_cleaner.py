@@ -8,12 +8,14 @@ import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, Self
 
-from keras_transformers.localization.character_filters import Encoding, damaged, repaired
+import numpy as np
+
 from keras_transformers.localization.pair_filters import (
     Brackets,
     Copies,
     Duplicates,
     Empty,
+    Encoding,
     FewLetters,
     LengthRatio,
     Pair,
@@ -22,6 +24,8 @@ from keras_transformers.localization.pair_filters import (
     Quotes,
     TooLong,
     TooShort,
+    damaged,
+    repaired,
 )
 
 REPAIRABLE = "pairs with encoding damage could be repaired"
@@ -29,9 +33,9 @@ REPAIRED = "pairs were repaired"
 
 
 class Judged(NamedTuple):
-    """A pair, repaired where that was asked for, and why it is dropped; None if it stays.
+    """A pair, repaired if the cleaner repairs, and the reason why it is dropped, or None.
 
-    Of a row without two texts, both are empty.
+    Both texts are empty for a row without two texts.
     """
 
     source: str
@@ -40,14 +44,14 @@ class Judged(NamedTuple):
 
 
 def default_filters() -> list[PairFilter]:
-    """The filters that suit most corpora, in their order: what is cheap and certain comes first.
+    """Returns the filters that suit most corpora, the cheap and certain ones first.
 
-    Not among them: filters of scripts and languages, as a corpus does not say what its are; and of
-    near duplicates, which are no errors: "Files" beside "files" and "Page 2" teach something, too.
+    Filters of scripts and languages are not among them, because a corpus does not name its own.
+    Neither are near duplicates, for they are no errors: "Files" beside "files" teaches something.
 
     Example:
     >>> from keras_transformers.localization import default_filters
-    >>> [each.name for each in default_filters()][:4]
+    >>> [judge.name for judge in default_filters()][:4]
     ['empty side', 'encoding damage', 'too short', 'too long']
     """
     return [
@@ -77,8 +81,8 @@ class PairCleaner:
         filters: `PairFilter`s; by default `default_filters()`. One that learns from the corpus, as
             `LengthRatio`, should stand behind those of duplicates: then a second run over what
             stays drops nothing.
-        repair: Whether damage to the encoding is undone before a pair is judged.
-        examples: Most pairs of a reason that `report` shows.
+        repair: If True, damage to the encoding is undone before a pair is judged.
+        examples: Most examples that `report` shows for a reason.
 
     Attributes:
         report: The `CleaningReport` of the last `clean`.
@@ -101,7 +105,7 @@ class PairCleaner:
     ) -> None:
         self.filters = default_filters() if filters is None else list(filters)
         self.repair, self.examples = repair, examples
-        names = [each.name for each in self.filters]
+        names = [judge.name for judge in self.filters]
         if len(set(names)) < len(names):
             raise ValueError(
                 f"PairCleaner: each of `filters` must have a name of its own. Received: {names}"
@@ -110,40 +114,41 @@ class PairCleaner:
 
     @property
     def unfitted(self) -> bool:
-        """Whether a filter has to see the corpus before `clean`."""
-        return any(each.unfitted for each in self.filters)
+        """True if a filter has to see the corpus before `clean`."""
+        return any(judge.unfitted for judge in self.filters)
 
     def fitted(self, rows: Iterable[Sequence[str] | str]) -> Self:
-        """A cleaner whose filters know what they learn from a corpus.
+        """Returns a cleaner whose filters have learned from a corpus.
 
         Args:
-            rows: As for `clean`; gone through once where a filter learns, more often where several
-                do. An iterator can be gone through once.
+            rows: As for `clean`. They are read once for each filter that learns, and an iterator
+                can be read once only.
         """
-        others = [each for each in self.filters if not each.unfitted]
+        ready = [judge for judge in self.filters if not judge.unfitted]
         filters: list[PairFilter] = []
-        for each in self.filters:
-            if each.unfitted:
-                judged = type(self)(others, self.repair, 0).clean(rows)
-                each = each.fitted((x.source, x.target) for x in judged if x.reason is None)
-            filters.append(each)
+        for judge in self.filters:
+            if judge.unfitted:
+                rest = type(self)(ready, self.repair, 0).clean(rows)
+                judge = judge.fitted((x.source, x.target) for x in rest if x.reason is None)
+            filters.append(judge)
         return type(self)(filters, self.repair, self.examples)
 
     def clean(self, rows: Iterable[Sequence[str] | str]) -> Iterator[Judged]:
         """Judges each row, in order.
 
         Args:
-            rows: `(source, target)`; or a str, why a row was left out before, which is counted.
+            rows: `(source, target)`; or a str, the reason why a row was left out before.
         """
-        filters = [each.started() for each in self.filters]
-        self.report = report = CleaningReport([each.name for each in self.filters], self.examples)
+        filters = [judge.started() for judge in self.filters]
+        names = [judge.name for judge in self.filters]
+        self.report = report = CleaningReport(names, self.examples)
         for row in rows:
             if isinstance(row, str):
                 report.add(None, row)
                 yield Judged("", "", row)
                 continue
             pair = self._repaired((row[0].strip(), row[1].strip()))
-            reason = next((each.name for each in filters if not each.keeps(*pair)), None)
+            reason = next((judge.name for judge in filters if not judge.keeps(*pair)), None)
             if reason == Encoding.name and not any(damaged(repaired(text)) for text in pair):
                 report.noted[REPAIRABLE] += 1
             report.add(pair, reason)
@@ -173,14 +178,14 @@ class CleaningReport:
 
     Args:
         reasons: Names of reasons, in the order of the table.
-        examples: Most pairs that are kept for each.
+        examples: Most pairs that are shown for each.
 
     Attributes:
         read: Number of rows.
         kept: Number of pairs that stay.
         dropped: Reason -> number.
         shown: Reason -> its first pairs.
-        noted: What is worth knowing -> number.
+        noted: Remark -> number of pairs.
         lengths: "read" or "kept" -> side -> unit -> counts of lengths.
 
     Example:
@@ -206,8 +211,8 @@ class CleaningReport:
         """Counts a row.
 
         Args:
-            pair: Source and target; None of a row that has no two.
-            reason: Why it is dropped; None of one that stays.
+            pair: Source and target; None for a row without two texts.
+            reason: Why the row is dropped; None if it stays.
         """
         self.read += 1
         if pair is not None:
@@ -218,12 +223,12 @@ class CleaningReport:
             self.kept += 1
             return
         self.dropped[reason] += 1
-        shown = self.shown.setdefault(reason, [])
-        if pair is not None and len(shown) < self.examples:
-            shown.append(pair)
+        examples = self.shown.setdefault(reason, [])
+        if pair is not None and len(examples) < self.examples:
+            examples.append(pair)
 
     def as_dict(self) -> dict[str, Any]:
-        """What goes into JSON."""
+        """Returns the report as JSON writes it."""
         return {
             "read": self.read,
             "kept": self.kept,
@@ -246,11 +251,11 @@ class CleaningReport:
         }
 
     def markdown(self) -> str:
-        """The same as tables, and examples."""
-        gone = self.read - self.kept
+        """Returns the report as tables in Markdown, with examples."""
+        dropped = self.read - self.kept
         lines = [
-            f"{self.read:,} rows read, {self.kept:,} stay, {gone:,} "
-            f"({_percent(gone, self.read)}) dropped.",
+            f"{self.read:,} rows read, {self.kept:,} stay, {dropped:,} "
+            f"({_percent(dropped, self.read)}) dropped.",
             "",
             "| reason | pairs | share |",
             "|---|---:|---:|",
@@ -282,23 +287,18 @@ def _count(sides: dict[str, Counts], lengths: Sequence[tuple[int, int]]) -> None
 
 
 def _summary(counts: collections.Counter[int]) -> dict[str, float]:
-    """Mean and quantiles of numbers that are counted; empty of none."""
-    total, found = counts.total(), dict[str, float]()
-    if not total:
-        return found
-    found["mean"] = sum(value * number for value, number in counts.items()) / total
-    for name, quantile in QUANTILES.items():
-        left = quantile * total
-        for value in sorted(counts):
-            left -= counts[value]
-            if left <= 0:
-                found[name] = value
-                break
-    return found
+    """Returns the mean and the quantiles of counted numbers; an empty dict if there are none."""
+    if not counts:
+        return {}
+    numbers, weights = list(counts), list(counts.values())
+    shares = list(QUANTILES.values())
+    quantiles = np.quantile(numbers, shares, weights=weights, method="inverted_cdf").tolist()
+    mean = float(np.average(numbers, weights=weights))
+    return {"mean": mean, **dict(zip(QUANTILES, quantiles, strict=True))}
 
 
-def _percent(number: int, of: int) -> str:
-    return f"{100 * number / max(of, 1):.2f} %"
+def _percent(number: int, total: int) -> str:
+    return f"{100 * number / max(total, 1):.2f} %"
 
 
 def _short(text: str) -> str:

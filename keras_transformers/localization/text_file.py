@@ -1,16 +1,20 @@
-"""A file to translate: its texts, and all else, which stays as it is. Plain text and subtitles.
+"""A file to translate, and the formats made of lines: plain text, subtitles, messages of programs.
 
-Other formats are subclasses of `TextFile`.
+Other formats are subclasses of `TextFile`, too. Libraries for these formats write a file anew, with
+other line ends, quotes or wrapping. Here all bytes but the translations stay, so each class finds
+the positions of its texts itself.
 """
 
 import bisect
 import collections
 import dataclasses
+import gettext
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import ClassVar
 
-from keras_transformers.localization.marks import Mark, Parts, Segment, joined, marked, with_breaks
+from keras_transformers.core.words import placeables
+from keras_transformers.localization.marks import Mark, Parts, Segment, joined, marked, split_breaks
 
 MOST_TRIALS = 1000  # readings of a file to find the translations that change its structure
 _OTHER_STRUCTURE = "whose translation would change the structure"
@@ -19,15 +23,15 @@ _FORMS = re.compile(r"\{\s*\w+\s*,\s*(?:plural|select|selectordinal)\s*,")
 
 
 class TextFile:
-    """A file to translate: its segments, and how to write it with translations of them.
+    """A file to translate: it finds its segments, and writes itself with their translations.
 
-    A subclass says in `scan` where the segments are, and in `escaped` how text is written. What is
-    no segment is written back as it was read, byte for byte.
+    A subclass finds the segments in `scan`, and writes text in `escaped`. All other bytes are
+    written back as they were read.
 
     Args:
         data: Bytes of the file.
-        name: Of the file, for messages.
-        again: Whether what has a translation is translated again.
+        name: Name of the file, for messages.
+        again: If True, texts that have a translation are translated again.
 
     Attributes:
         segments: List of `Segment`s.
@@ -38,7 +42,6 @@ class TextFile:
     """
 
     suffixes: ClassVar[tuple[str, ...]] = ()
-    newlines: ClassVar[bool] = False  # whether the end of a line means something inside a text
 
     def __init__(self, data: bytes, name: str = "the file", again: bool = False) -> None:
         self.data, self.name, self.again = data, name, again
@@ -50,26 +53,26 @@ class TextFile:
         self.scan()
 
     def encoding(self, data: bytes) -> str:
-        """Hook: the name of the file's encoding; by default UTF-8, or UTF-16 after its mark."""
+        """Hook: returns the name of the file's encoding, UTF-8 or UTF-16 by its mark."""
         return {b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}.get(data[:2], "utf-8")
 
     def scan(self) -> None:
-        """Hook: adds the segments, by `add`, and counts what is left out."""
+        """Hook: adds the segments by `add`, and counts texts that are left out."""
         raise NotImplementedError
 
     def escaped(self, text: str, segment: Segment) -> str:
-        """Hook: a text as the file has it."""
+        """Hook: returns a text as the file has it."""
         return text
 
     def written(self, parts: Parts, segment: Segment) -> str:
-        """Hook: a translation as the file has it."""
+        """Hook: returns a translation as the file has it."""
         return "".join(
             self._raw(part) if isinstance(part, Mark) else self.escaped(part, segment)
             for part in parts
         )
 
     def same_structure(self, text: str) -> bool:
-        """Hook: whether a rebuilt text has the structure of this one."""
+        """Hook: returns True if a rebuilt text has the structure of this one."""
         return True
 
     def add(
@@ -81,7 +84,7 @@ class TextFile:
         present: str | None = None,
         inside: bool = False,
     ) -> None:
-        """Adds a segment, or counts a text in which no letter stands, or several forms do."""
+        """Adds a segment; a text without letters, or with forms of ICU, is counted instead."""
         segment = Segment(joined(parts), start, end, escapes or {}, present, inside)
         if _FORMS.search(segment.plain):
             self.left_out["with plural or select forms of ICU"] += 1
@@ -94,52 +97,56 @@ class TextFile:
             self.left_out["without letters"] += 1
 
     def damaged(self, position: int, what: str) -> ValueError:
-        """The error of a position of the text."""
+        """Returns an error that names the line of a position in the text."""
         return ValueError(f"{self.name}, line {self.line(position)}: {what}")
 
     def line(self, position: int) -> int:
-        """The number of the line, from 1, in which a position of the text stands."""
+        """Returns the number of the line, from 1, of a position in the text."""
         return self.text.count("\n", 0, position) + 1
 
     def rebuilt(self, translations: Sequence[Parts | None]) -> bytes:
-        """The file with translations of its segments; None leaves a segment as it is.
+        """Returns the file with translations of its segments; None leaves a segment as it is.
 
-        A translation that would change the structure of the file is left out, and counted.
+        A translation that would change the structure of the file is left out and counted.
 
         Raises:
-            ValueError: If there are not as many as segments, or the file's encoding lacks a
-                character.
+            ValueError: If there are not as many translations as segments, or the file's encoding
+                lacks a character.
         """
         changed: list[Parts | None] = [
             None if parts == segment.parts and segment.present is None else parts
             for segment, parts in zip(self.segments, translations, strict=True)
         ]
-        wanted = [i for i, parts in enumerate(changed) if parts is not None]
         text = self._spliced(changed)
         if text == self.text:
             return self.data
         if not self.same_structure(text):
             self._trials = 0
-            kept = set(self._harmless(changed, wanted, []))
-            text = self._spliced([x if i in kept else None for i, x in enumerate(changed)])
+            numbers = [i for i, parts in enumerate(changed) if parts is not None]
+            text = self._spliced_some(changed, self._harmless(changed, numbers, []))
         return self.encoded(text)
 
-    def _harmless(self, changed: list[Parts | None], more: list[int], kept: list[int]) -> list[int]:
-        """Those of `kept`, and of `more`, with which the structure stays; found by halves."""
-        trial = {*kept, *more}
-        text = self._spliced([x if i in trial else None for i, x in enumerate(changed)])
-        if self.same_structure(text):
-            return [*kept, *more]
+    def _harmless(
+        self, changed: list[Parts | None], candidates: list[int], accepted: list[int]
+    ) -> list[int]:
+        """Returns `accepted`, and those of `candidates` that leave the structure, by halves."""
+        trial = [*accepted, *candidates]
+        if self.same_structure(self._spliced_some(changed, trial)):
+            return trial
         self._trials += 1
-        if len(more) == 1 or self._trials > MOST_TRIALS:
-            self.left_out[_OTHER_STRUCTURE] += len(more)
-            return kept
-        half = len(more) // 2
-        kept = self._harmless(changed, more[:half], kept)
-        return self._harmless(changed, more[half:], kept)
+        if len(candidates) == 1 or self._trials > MOST_TRIALS:
+            self.left_out[_OTHER_STRUCTURE] += len(candidates)
+            return accepted
+        half = len(candidates) // 2
+        accepted = self._harmless(changed, candidates[:half], accepted)
+        return self._harmless(changed, candidates[half:], accepted)
+
+    def _spliced_some(self, changed: list[Parts | None], numbers: list[int]) -> str:
+        numbered = set(numbers)
+        return self._spliced([x if i in numbered else None for i, x in enumerate(changed)])
 
     def encoded(self, text: str) -> bytes:
-        """The bytes of a text.
+        """Returns the bytes of a text.
 
         Raises:
             ValueError: If the file's encoding lacks a character.
@@ -153,7 +160,7 @@ class TextFile:
             ) from None
 
     def _spliced(self, translations: Sequence[Parts | None]) -> str:
-        """The text with what is not None; those inside of marks first."""
+        """Returns the text with the translations that are not None, those inside marks first."""
         pairs = [
             (segment, parts)
             for segment, parts in zip(self.segments, translations, strict=True)
@@ -163,14 +170,14 @@ class TextFile:
         outer = sorted((x.start, x.end, self.written(p, x)) for x, p in pairs if not x.inside)
         starts = [start for start, *_ in outer]
         free = []
-        for each in self._inside:
-            before = bisect.bisect_right(starts, each[0]) - 1
-            if before < 0 or each[0] >= outer[before][1]:
-                free.append(each)
+        for start, end, new in self._inside:
+            before = bisect.bisect_right(starts, start) - 1
+            if before < 0 or start >= outer[before][1]:
+                free.append((start, end, new))
         return self._edited(0, len(self.text), [*outer, *free])
 
     def _raw(self, mark: Mark) -> str:
-        """A mark as it is written, with the segments inside it translated."""
+        """Returns a mark as it is written, with the segments inside it translated."""
         if mark.span is None:
             return mark.raw
         start, end = mark.span
@@ -179,7 +186,7 @@ class TextFile:
         return before + self._edited(start, end, self._inside[first:last])
 
     def _edited(self, at: int, stop: int, edits: list[tuple[int, int, str]]) -> str:
-        """The text from one position to another, with edits in it."""
+        """Returns the text from one position to another, with edits in it."""
         pieces = []
         for start, end, new in sorted(edits):
             pieces += [self.text[at:start], new]
@@ -219,17 +226,17 @@ class PlainText(TextFile):
     suffixes = (".txt",)
 
     def scan(self) -> None:
-        """Each run of lines that belong together is a segment."""
+        """Adds each run of lines that belong together as a segment."""
         lines = list(re.finditer(r"[^\n]+", self.text))
         start = None
         for i, line in enumerate(lines):
             start = line.start() if start is None else start
-            if i + 1 < len(lines) and self._goes_on(line, lines[i + 1]):
+            if i + 1 < len(lines) and self._continues(line, lines[i + 1]):
                 continue
             self._add(start, line.end())
             start = None
 
-    def _goes_on(self, line: re.Match[str], following: re.Match[str]) -> bool:
+    def _continues(self, line: re.Match[str], following: re.Match[str]) -> bool:
         return (
             following.start() == line.end() + 1  # no empty line between
             and len(line[0].rstrip()) >= WRAPPED
@@ -241,14 +248,14 @@ class PlainText(TextFile):
         text = self.text[start:end]
         start += len(text) - len(text.lstrip("\ufeff \t\r\f"))
         text = text.strip("\ufeff \t\r\f")
-        self.add(with_breaks(text), start, start + len(text))
+        self.add(split_breaks(text), start, start + len(text))
 
 
 class Subtitles(TextFile):
     r"""Subtitles in SubRip's form: a number, times, lines of text, an empty line.
 
-    The lines of a subtitle are one text, but for those of several speakers, which begin with a
-    dash; a translation has as many lines.
+    The lines of a subtitle are one text. Lines of several speakers, which begin with a dash, are a
+    text each. A translation has as many lines.
 
     Example:
     >>> from keras_transformers.localization import Subtitles
@@ -261,7 +268,7 @@ class Subtitles(TextFile):
     suffixes = (".srt",)
 
     def scan(self) -> None:
-        """Each subtitle, or speaker, is a segment."""
+        """Adds each subtitle, or each speaker's lines, as a segment."""
         lines = [(m.start(), m[0].rstrip("\r\n")) for m in _LINE.finditer(self.text) if m[0]]
         i = 0
         while i < len(lines):
@@ -297,4 +304,234 @@ class Subtitles(TextFile):
                 groups.append([(at, line)])
         for group in groups:
             start, end = group[0][0], group[-1][0] + len(group[-1][1])
-            self.add(with_breaks(self.text[start:end]), start, end)
+            self.add(split_breaks(self.text[start:end]), start, end)
+
+
+WIDTH = 79  # of a line, as gettext wraps it
+_STATEMENT = re.compile(r"\s*(msgctxt|msgid_plural|msgid|msgstr(?:\[(\d+)\])?)\s*(\".*)\Z")
+_STRING = re.compile(r"\s*\"((?:[^\"\\]|\\.)*)\"\s*\Z")
+_DIRECTIVE = re.compile(
+    r"%(?:%|(?:\(\w*\)|\d+\$)?[-+ #0']*(?:\*|\d+)?(?:\.(?:\*|\d+))?[hlLqjzt]*[A-Za-z@])"
+)
+_ESCAPE = re.compile(r"\\(x[0-9a-fA-F]{1,2}|[0-7]{1,3}|.)")
+_CHARACTERS = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
+_WRITTEN = {"\\": "\\\\", '"': '\\"', **{v: f"\\{k}" for k, v in _CHARACTERS.items()}}
+_CHARSET = re.compile(rb"\"Content-Type:[^\"]*charset=([\w.:-]+)", re.IGNORECASE)
+_PLURAL = re.compile(r"nplurals\s*=\s*(\d+)\s*;\s*plural\s*=\s*([^;]+)")
+_END = r" *\n(?:\s+|(?=[-*\u2022]\s)|\Z)"  # an empty line, one further in, an item, the last
+_BREAK = r" *\n"
+
+
+@dataclasses.dataclass
+class _Statement:
+    """`msgid "..."`, over all its lines."""
+
+    keyword: str
+    index: str | None
+    start: int
+    end: int
+    text: str = ""
+
+
+@dataclasses.dataclass
+class _Entry:
+    flags: set[str] = dataclasses.field(default_factory=set)
+    statements: list[_Statement] = dataclasses.field(default_factory=list)
+
+    @property
+    def is_header(self) -> bool:
+        source = self.get("msgid")
+        return source is not None and not source.text and self.get("msgctxt") is None
+
+    def get(self, keyword: str) -> _Statement | None:
+        return next((x for x in self.statements if x.keyword == keyword), None)
+
+
+class PoFile(TextFile):
+    r"""A PO file: messages that have no translation get one, in each form of a plural.
+
+    A message that is flagged as fuzzy has a translation that somebody has to check. It is
+    translated again only with `again`, and keeps its flag.
+
+    Raises:
+        ValueError: If the file is damaged, or a message has another number of plural forms than the
+            header says.
+
+    Example:
+    >>> from keras_transformers.localization import PoFile
+    >>> file = PoFile(b'msgid "Open %s"\nmsgstr ""\n')
+    >>> print(file.rebuilt([("Öffne ", file.segments[0].parts[1])]).decode(), end="")
+    msgid "Open %s"
+    msgstr "Öffne %s"
+    """
+
+    suffixes = (".po", ".pot")
+
+    def encoding(self, data: bytes) -> str:
+        """Returns the encoding that the header names, or UTF-8."""
+        match = _CHARSET.search(data)
+        charset = match[1].decode().lower() if match else "utf-8"
+        return "utf-8" if charset == "charset" else charset  # of a template
+
+    def scan(self) -> None:
+        """Adds each message, or each of its plural forms, as a segment."""
+        self._flags: dict[int, set[str]] = {}
+        self._entry: dict[int, int] = {}  # position of a slot -> of its message
+        entries = self._entries()
+        header = next((entry for entry in entries if entry.is_header), None)
+        self._forms = self._plural_forms(header)
+        for entry in entries:
+            if entry is not header:
+                self._add(entry)
+
+    def same_structure(self, text: str) -> bool:
+        """Returns True if a text has as many messages."""
+        if self.codec != "utf-8":
+            return True
+        try:
+            rebuilt = PoFile(text.encode(), self.name)
+        except ValueError:
+            return False
+        return len(rebuilt._entries()) == len(self._entries())
+
+    def written(self, parts: Parts, segment: Segment) -> str:
+        """Returns the strings of a `msgstr`, wrapped as gettext does."""
+        text = _text(parts)
+        if text == segment.present:
+            return self.text[segment.start : segment.end]
+        keyword = segment.start - self.text.rfind("\n", 0, segment.start) - 1
+        newline = "\r\n" if "\r\n" in self.text else "\n"
+        lines = re.findall(r"[^\n]*\n|[^\n]+", text) or [""]
+        if len(lines) == 1 and keyword + len(_quoted(text)) <= WIDTH:
+            return _quoted(text)
+        return newline.join(['""', *(_quoted(part) for line in lines for part in _wrapped(line))])
+
+    def rebuilt(self, translations: Sequence[Parts | None]) -> bytes:
+        """Returns the file with translations; a message has all of its plural forms or none."""
+        pairs = list(zip(self.segments, translations, strict=True))
+        bad = {self._entry[x.start] for x, parts in pairs if parts is None}
+        for segment, parts in pairs:
+            if parts is not None and not self._fits(parts, segment):
+                self.left_out["whose translation has another format"] += 1
+                bad.add(self._entry[segment.start])
+        return super().rebuilt([p if self._entry[x.start] not in bad else None for x, p in pairs])
+
+    def _fits(self, parts: Parts, segment: Segment) -> bool:
+        """Returns True if the directives are those of the source, or no compiler checks them."""
+        flags = self._flags[segment.start]
+        if not any(flag.endswith("-format") and flag[:3] != "no-" for flag in flags):
+            return True
+        text, source = _text(parts), _text(segment.parts)
+        directives, expected = _DIRECTIVE.findall(text), _DIRECTIVE.findall(source)
+        if all(x[1] == "(" or "$" in x for x in expected):  # named or numbered
+            directives.sort()
+            expected.sort()
+        has_same_signs = all(text.count(sign) == source.count(sign) for sign in "%{}")
+        return has_same_signs and directives == expected
+
+    def _entries(self) -> list[_Entry]:
+        entries = [_Entry()]
+        for match in re.finditer(r"[^\n]*\n?", self.text):
+            line, start = match[0], match.start()
+            bare = line.strip("\ufeff \t\r\n")
+            if bare.startswith("#"):
+                if entries[-1].statements or bare.startswith("#~"):
+                    entries.append(_Entry())
+                if bare.startswith("#,"):
+                    entries[-1].flags |= {flag.strip() for flag in bare[2:].split(",")}
+            elif bare:
+                statement = _STATEMENT.match(bare)
+                if statement:
+                    if statement[1] in ("msgctxt", "msgid") and entries[-1].get("msgstr"):
+                        entries.append(_Entry())
+                    self._begin(entries[-1], statement, start)
+                string = _STRING.match(statement[3] if statement else bare)
+                if not string or not entries[-1].statements:
+                    raise self.damaged(start, f"must be a string in quotes. Received: {bare!r}")
+                last = entries[-1].statements[-1]
+                last.start = start + line.index('"') if statement else last.start
+                last.end = start + len(line.rstrip())
+                last.text += _ESCAPE.sub(_unescaped, string[1])
+        entries = [entry for entry in entries if entry.statements]
+        for entry in entries:
+            if not entry.get("msgid") or not entry.get("msgstr"):
+                raise self.damaged(entry.statements[0].start, "a message needs msgid and msgstr.")
+        return entries
+
+    def _begin(self, entry: _Entry, match: re.Match[str], start: int) -> None:
+        keyword, index = match[1].partition("[")[0], match[2]
+        repeated = any((x.keyword, x.index) == (keyword, index) for x in entry.statements)
+        if repeated or not entry.get("msgid") and keyword in ("msgid_plural", "msgstr"):
+            raise self.damaged(start, f"a {match[1]} must not stand here.")
+        entry.statements.append(_Statement(keyword, index, start, start))
+
+    def _add(self, entry: _Entry) -> None:
+        singular, plural = entry.get("msgid"), entry.get("msgid_plural")
+        slots = [x for x in entry.statements if x.keyword == "msgstr"]
+        assert singular is not None
+        if any(slot.text for slot in slots) and not self.again:
+            self.left_out["fuzzy" if "fuzzy" in entry.flags else "already translated"] += 1
+            return
+        if plural is None:
+            self._add_slot(entry, singular.text, slots[0])
+            return
+        if self._forms is None:
+            self.left_out["with plural forms that the header does not tell"] += 1
+            return
+        number, form = self._forms
+        numbers = [slot.index for slot in slots]
+        if len(slots) != number or numbers != [str(i) for i in range(number)]:
+            raise self.damaged(
+                slots[0].start,
+                f"must have {number} plural forms, as the header says. Received: {len(slots)}",
+            )
+        for i, slot in enumerate(slots):
+            self._add_slot(entry, self._source(i, singular.text, plural.text, form), slot)
+
+    def _source(self, i: int, singular: str, plural: str, form: Callable[[int], int]) -> str:
+        """Returns the singular if plural form `i` is that of 1 and it suits all of its numbers."""
+        is_singular = form(1) == i and self._forms != (1, form)
+        shared = any(form(n) == i for n in range(201) if n != 1)
+        if is_singular and (not shared or placeables(singular) == placeables(plural)):
+            return singular
+        return plural
+
+    def _add_slot(self, entry: _Entry, source: str, slot: _Statement) -> None:
+        self._flags[slot.start] = entry.flags
+        self._entry[slot.start] = entry.statements[0].start
+        self.add(split_breaks(source, _BREAK, _END), slot.start, slot.end, present=slot.text)
+
+    def _plural_forms(self, header: _Entry | None) -> tuple[int, Callable[[int], int]] | None:
+        slot = header and header.get("msgstr")
+        match = _PLURAL.search(slot.text) if slot else None
+        if not match or not slot:
+            return None
+        try:
+            return int(match[1]), gettext.c2py(match[2].strip())
+        except ValueError as error:
+            raise self.damaged(slot.start, f"Plural-Forms: {error}.") from None
+
+
+def _text(parts: Parts) -> str:
+    return "".join(part if isinstance(part, str) else part.raw for part in parts)
+
+
+def _unescaped(match: re.Match[str]) -> str:
+    code = match[1]
+    if code[0] == "x" and len(code) > 1:
+        return chr(int(code[1:], 16))
+    return chr(int(code, 8)) if code[0].isdecimal() else _CHARACTERS.get(code, code)
+
+
+def _quoted(text: str) -> str:
+    return '"' + "".join(_WRITTEN.get(letter, letter) for letter in text) + '"'
+
+
+def _wrapped(line: str) -> list[str]:
+    """Returns the pieces of a line, cut at spaces, that fit in quotes."""
+    pieces = [""]
+    for word in re.findall(r"\S*\s+|\S+", line):
+        if pieces[-1] and len(_quoted(pieces[-1] + word.rstrip(" "))) > WIDTH:
+            pieces.append("")
+        pieces[-1] += word
+    return pieces

@@ -1,6 +1,7 @@
 """XLIFF 1.2 and 2, in which translators exchange texts, and DOCX, documents of word processors.
 
-Both are XML, which is read as it stands in the file: whole pieces, with their positions.
+Both are XML. The parser expat checks it. Its pieces are then found with their positions, which no
+parser of XML tells, so that all other bytes stay as they are.
 """
 
 import collections
@@ -15,7 +16,7 @@ import zlib
 from collections.abc import Iterator, Sequence
 from xml.parsers import expat
 
-from keras_transformers.localization.marks import Mark, Parts, Segment, with_breaks
+from keras_transformers.localization.marks import Mark, Parts, Segment, escape_markup, split_breaks
 from keras_transformers.localization.text_file import TextFile
 
 _PIECE = re.compile(
@@ -34,10 +35,11 @@ class Piece:
 
     Args:
         kind: "start", "end", "empty", "text", "data" for CDATA, or "other".
-        name: Of the tag, as it stands, and without its prefix.
+        name: Name of the tag, without its prefix.
         attributes: Dict of name -> value.
-        start: Where it begins.
-        end: Where it ends.
+        start: Position at which the piece begins.
+        end: Position at which it ends.
+        prefix: Prefix of the name, with its colon.
     """
 
     kind: str
@@ -49,7 +51,7 @@ class Piece:
 
 
 def pieces(text: str) -> Iterator[Piece]:
-    """The pieces of well-formed XML, in their order.
+    """Yields the pieces of well-formed XML, in their order.
 
     Example:
     >>> from keras_transformers.localization.xml_files import pieces
@@ -65,75 +67,73 @@ def pieces(text: str) -> Iterator[Piece]:
             kind = "data" if match[0].startswith("<![CDATA[") else "other"
         else:
             kind = "end" if match["end"] else "empty" if match["empty"] else "start"
-            prefix, _, name = match["name"].rpartition(":")
-            found = _ATTRIBUTE.findall(match["attributes"])
-            attributes = {key: html.unescape(value[1:-1]) for key, value in found}
-        yield Piece(kind, name, attributes, *match.span(), f"{prefix}:" if prefix else "")
+            prefix, colon, name = match["name"].rpartition(":")
+            prefix += colon
+            pairs = _ATTRIBUTE.findall(match["attributes"])
+            attributes = {key: html.unescape(value[1:-1]) for key, value in pairs}
+        yield Piece(kind, name, attributes, *match.span(), prefix)
 
 
 class XmlFile(TextFile):
-    """XML whose text is well formed, with what its kinds have in common.
+    """A file of well-formed XML.
 
     Raises:
         ValueError: If it is not well formed, or declares entities.
     """
 
     def encoding(self, data: bytes) -> str:
-        """What the declaration says; else UTF-8, or UTF-16 after its mark."""
-        found = _DECLARED.match(data.removeprefix(b"\xef\xbb\xbf"))
-        return found[1].decode().lower() if found else super().encoding(data)
+        """Returns the encoding that the declaration names, or that of the byte order mark."""
+        match = _DECLARED.match(data.removeprefix(b"\xef\xbb\xbf"))
+        return match[1].decode().lower() if match else super().encoding(data)
 
     def scan(self) -> None:
         """Checks the text, and gives its pieces to `scan_pieces`."""
-        if wrong := malformed(self.text):
-            line, what = wrong
-            raise ValueError(f"{self.name}, line {line}: {what}.")
+        if fault := malformed(self.text):
+            line, message = fault
+            raise ValueError(f"{self.name}, line {line}: {message}.")
         self.scan_pieces(list(pieces(self.text)))
 
-    def scan_pieces(self, found: list[Piece]) -> None:
+    def scan_pieces(self, pieces: list[Piece]) -> None:
         """Hook: adds the segments."""
         raise NotImplementedError
 
     def same_structure(self, text: str) -> bool:
-        """Whether a text is well formed."""
+        """Returns True if a text is well formed."""
         return malformed(text) is None
 
     def encoded(self, text: str) -> bytes:
-        """The bytes; what the encoding lacks has references."""
+        """Returns the bytes, with references for characters that the encoding lacks."""
         return text.encode(self.codec, "xmlcharrefreplace")
 
     def escaped(self, text: str, segment: Segment) -> str:
-        """With references for what is markup, and for what had some in the segment."""
+        """Returns a text with references for markup, and for characters that had them before."""
         allowed = re.sub(r"[^\t\n\r -\ud7ff\ue000-\U0010ffff]", "", text)
-        return "".join(
-            segment.escapes.get(each) or (html.escape(each, False) if each in "<>&" else each)
-            for each in allowed
-        )
+        return escape_markup(allowed, segment.escapes)
 
     def texts(self, raw: str, escapes: dict[str, str]) -> list[str | Mark]:
-        """Text pieces of raw text; how its references were written is put into `escapes`."""
-        found: list[str | Mark] = []
+        """Returns the texts of raw text, and adds the form of its references to `escapes`."""
+        texts: list[str | Mark] = []
         at = 0
         for match in _REFERENCE.finditer(raw):
             text = html.unescape(match[0])
             escapes[text] = match[0]
-            found += [raw[at : match.start()], text]
+            texts += [raw[at : match.start()], text]
             at = match.end()
-        for each in set(re.sub(_REFERENCE, "", raw)):
-            escapes.setdefault(each, each)
-        return [*found, raw[at:]]
+        for character in set(_REFERENCE.sub("", raw)):
+            escapes.setdefault(character, character)
+        return [*texts, raw[at:]]
 
 
 def malformed(text: str) -> tuple[int, str] | None:
-    """The line and the sentence of what is wrong with XML; None where nothing is."""
+    """Returns the line and the message of the first fault of XML; None if it has none."""
     parser = expat.ParserCreate("utf-8")
-    wrong: list[int] = []
-    parser.EntityDeclHandler = lambda *_: wrong.append(parser.CurrentLineNumber)
+    entities: list[int] = []
+    parser.EntityDeclHandler = lambda *_: entities.append(parser.CurrentLineNumber)
     try:
         parser.Parse(text.removeprefix("\ufeff").encode("utf-8", "surrogatepass"), True)
     except expat.ExpatError as error:
         return error.lineno, expat.ErrorString(error.code)
-    return (wrong[0], "entities must not be declared") if wrong else None
+    return (entities[0], "entities must not be declared") if entities else None
 
 
 XLIFF_PAIRS = frozenset(["g", "mrk", "pc"])
@@ -142,7 +142,7 @@ _NOT_TRANSLATED = 'in translate="no"'
 
 
 class XliffFile(XmlFile):
-    """XLIFF 1.2 or 2: units whose `target` is empty or not there get one.
+    """XLIFF 1.2 or 2: units without a `target`, or with an empty one, get one.
 
     States and other attributes stay as they are, for a person to set.
 
@@ -159,9 +159,9 @@ class XliffFile(XmlFile):
 
     suffixes = (".xlf", ".xliff", ".sdlxliff")
 
-    def scan_pieces(self, found: list[Piece]) -> None:
-        """Each unit, or segment of one, is a segment."""
-        root = next((piece for piece in found if piece.kind == "start"), None)
+    def scan_pieces(self, pieces: list[Piece]) -> None:
+        """Adds each unit, or each segment of a unit, as a segment."""
+        root = next((piece for piece in pieces if piece.kind == "start"), None)
         if root is None or root.name != "xliff":
             raise self.damaged(root.start if root else 0, "must be <xliff>.")
         if root.attributes.get("version", "1")[0] == "2" and "trgLang" not in root.attributes:
@@ -169,21 +169,21 @@ class XliffFile(XmlFile):
         self._around: dict[int, tuple[str, str]] = {}
         translated = [True]  # of the elements that are open
         at = 0
-        while at < len(found):
-            piece = found[at]
+        while at < len(pieces):
+            piece = pieces[at]
             if piece.kind == "start":
-                told = piece.attributes.get("translate")
-                translated.append(translated[-1] if told is None else told == "yes")
+                setting = piece.attributes.get("translate")
+                translated.append(translated[-1] if setting is None else setting == "yes")
                 if piece.name in XLIFF_UNITS:
-                    end = _end(found, at)
-                    self._unit(found[at + 1 : end], translated.pop())
+                    end = _end(pieces, at)
+                    self._unit(pieces[at + 1 : end], translated.pop())
                     at = end
             elif piece.kind == "end":
                 translated.pop()
             at += 1
 
     def written(self, parts: Parts, segment: Segment) -> str:
-        """The content of a target, or the whole of one that was not there."""
+        """Returns the content of a target, or a whole new target."""
         before, behind = self._around.get(segment.start, ("", ""))
         return before + super().written(parts, segment) + behind
 
@@ -226,7 +226,7 @@ class XliffFile(XmlFile):
         self.add(parts, start, end, escapes, present)
 
     def _parts(self, content: list[Piece], escapes: dict[str, str]) -> list[str | Mark]:
-        """Texts and marks of what stands in a source."""
+        """Returns the texts and marks of the content of a source."""
         parts: list[str | Mark] = []
         numbers, opened = itertools.count(1), []  # type: itertools.count[int], list[int]
         at = 0
@@ -234,7 +234,7 @@ class XliffFile(XmlFile):
             piece = content[at]
             raw = self.text[piece.start : piece.end]
             if piece.kind == "text":
-                for part in with_breaks(raw):
+                for part in split_breaks(raw):
                     parts += self.texts(part, escapes) if isinstance(part, str) else [part]
             elif piece.kind == "start" and piece.name in XLIFF_PAIRS:
                 opened.append(next(numbers))
@@ -252,7 +252,7 @@ class XliffFile(XmlFile):
 
 
 def _end(pieces: list[Piece], at: int) -> int:
-    """The number of the piece that ends the element that begins at a number."""
+    """Returns the number of the piece that ends the element that begins at a number."""
     depth = 0
     for i in range(at, len(pieces)):
         depth += {"start": 1, "end": -1}.get(pieces[i].kind, 0)
@@ -263,7 +263,7 @@ def _end(pieces: list[Piece], at: int) -> int:
 
 LARGEST = 2**28  # bytes of a part, unpacked
 MOST_MEMBERS, LARGEST_WHOLE = 10_000, 1 << 29  # of an archive; bytes of all of them
-# What zipfile raises at a damaged or encrypted archive, or one packed in a way it does not know.
+# Errors of zipfile at an archive that is damaged, encrypted, or packed in an unknown way.
 _BROKEN = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, OSError, EOFError)
 _BROKEN += (NotImplementedError, RuntimeError)
 _PREFIX = re.compile(r"\bxmlns:w\s*=")
@@ -281,12 +281,12 @@ _BARE_TEXT = re.compile(r"<w:t>(?=\s|[^<]*\s</w:t>)")
 class DocxFile(TextFile):
     """A DOCX file: paragraphs of the text, of headers, footers and notes.
 
-    What differs in its format from most of its paragraph is a pair of marks. Runs of one format
-    that follow one another become one where their paragraph is translated.
+    Text with another format than most of its paragraph stands between a pair of marks. Runs of one
+    format that follow one another become one run if their paragraph is translated.
 
     Raises:
-        ValueError: If it is no archive of this kind, or a part is damaged; it names the part and
-            the line.
+        ValueError: If the file is no such archive, or a part is damaged; it names the part and the
+            line.
 
     Example: see `recipes.translate_files`.
     """
@@ -319,12 +319,12 @@ class DocxFile(TextFile):
                     f"{name}, {part}: must use the prefix w for the names of WordprocessingML, as "
                     "word processors do; open and save the document in one."
                 )
-        self.segments = [each for part in self._files.values() for each in part.segments]
+        self.segments = [segment for part in self._files.values() for segment in part.segments]
         for part in self._files.values():
             self.left_out += part.left_out
 
     def _check_size(self, archive: zipfile.ZipFile) -> None:
-        """ValueError if an archive has too many members, or they are too large when unpacked."""
+        """Raises ValueError if an archive has too many members, or unpacks to too many bytes."""
         sizes = [info.file_size for info in archive.infolist()]
         if len(sizes) > MOST_MEMBERS or sum(sizes) > LARGEST_WHOLE:
             raise ValueError(
@@ -333,7 +333,7 @@ class DocxFile(TextFile):
             )
 
     def rebuilt(self, translations: Sequence[Parts | None]) -> bytes:
-        """The archive with translations of its segments; parts without any are as they were."""
+        """Returns the archive with translations of its segments; other parts stay as they are."""
         rest = iter(translations)
         new = {}
         for name, part in self._files.items():
@@ -354,26 +354,27 @@ class DocxFile(TextFile):
 
 
 def _main_part(archive: zipfile.ZipFile) -> str:
-    """Returns the name of the part with the text, which the relations of the archive tell."""
+    """Returns the name of the part with the text, by the relations of the archive."""
     try:
         relations = archive.read("_rels/.rels").decode("utf-8", "replace")
     except KeyError:
         return "word/document.xml"
-    for relation in re.findall(r"<(?:\w+:)?Relationship\s[^>]*>", relations):
-        target = re.search(r"\bTarget\s*=\s*[\"']/?([^\"']+)[\"']", relation)
-        if target and re.search(r"\bType\s*=\s*[\"'][^\"']*/officeDocument[\"']", relation):
-            return target[1]
+    for piece in pieces(relations):
+        if piece.attributes.get("Type", "").endswith("/officeDocument"):
+            return piece.attributes.get("Target", "").removeprefix("/")
     return "word/document.xml"
 
 
 class _Part(XmlFile):
     """An XML part with paragraphs."""
 
-    def scan_pieces(self, found: list[Piece]) -> None:
-        """Each paragraph is a segment; one in a text box may be inside another's marks."""
+    def scan_pieces(self, pieces: list[Piece]) -> None:
+        """Adds each paragraph as a segment; one in a text box may be inside another's marks."""
         open_paragraphs: list[list[_Text]] = []
-        form, in_form, waiting = "", 0, False
-        for i, piece in enumerate(found):
+        form = ""  # of the run
+        in_form = 0  # position of the open form, or 0
+        waiting = False  # for the form of a run that has begun
+        for i, piece in enumerate(pieces):
             if piece.prefix != "w:":
                 continue
             if piece.name == "p" and piece.kind == "start":
@@ -387,13 +388,13 @@ class _Part(XmlFile):
             elif piece.name == "rPr" and piece.kind == "end" and in_form:
                 form, in_form = self.text[in_form : piece.end], 0
             elif piece.name == "t" and piece.kind == "start" and open_paragraphs:
-                if found[i + 1].kind == "text":
-                    text = _Text(piece.start, piece.end, found[i + 1].end, form)
+                if pieces[i + 1].kind == "text":
+                    text = _Text(piece.start, piece.end, pieces[i + 1].end, form)
                     open_paragraphs[-1].append(text)
                 waiting = False
 
     def written(self, parts: Parts, segment: Segment) -> str:
-        """With white space kept at the edges of texts."""
+        """Returns a translation that keeps white space at the edges of its texts."""
         written = super().written(parts, segment)
         return _BARE_TEXT.sub('<w:t xml:space="preserve">', written)
 
@@ -442,7 +443,7 @@ class _Part(XmlFile):
 
 
 class _Text:
-    """A `<w:t>`: where its tag and its text begin, where the text ends, and its run's format."""
+    """A `<w:t>`: the positions of its tag and its text, and the format of its run."""
 
     def __init__(self, start: int, begin: int, end: int, form: str) -> None:
         self.start, self.begin, self.end = start, begin, end

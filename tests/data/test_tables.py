@@ -9,8 +9,11 @@ from typing import ClassVar
 import numpy as np
 import pytest
 import tensorflow as tf
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from keras_transformers import tables
+from keras_transformers.data import table_files
 from keras_transformers.data.labels import numbered
 from keras_transformers.shards import Shards
 from keras_transformers.tables import LABELS, PAIRS, Column, read_table, table_rows
@@ -238,6 +241,29 @@ def test_arrow_is_read_as_a_file_and_as_a_stream(kind, tmp_path):
 def test_a_row_may_have_several_lines_between_quotes(tmp_path):
     rows, _ = read(tmp_path, "a.csv", 'file,labels\n"a\nb.png", "cat, dog"\nc.png,\n')
     assert rows == [(2, ["a\nb.png", "cat, dog"]), (4, ["c.png", ""])]
+
+
+CELLS = st.text(st.characters(codec="utf-8", exclude_characters="\r\0"), max_size=9)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.lists(CELLS, min_size=2, max_size=2), min_size=1, max_size=9))
+def test_another_reader_finds_the_same_cells(tmp_path_factory, rows):
+    reader = pytest.importorskip("pyarrow.csv")
+    path = tmp_path_factory.mktemp("tables") / "a.csv"
+    with open(path, "w", newline="", encoding="utf-8") as file:
+        csv.writer(file, quoting=csv.QUOTE_ALL).writerows(rows)
+    table = reader.read_csv(
+        path,
+        reader.ReadOptions(column_names=["first", "second"]),
+        reader.ParseOptions(newlines_in_values=True),
+        reader.ConvertOptions(column_types={"first": "string", "second": "string"}),
+    )
+    numbers = [1]
+    for cells in rows:
+        numbers.append(numbers[-1] + 1 + "".join(cells).count("\n"))
+    expected = [list(row.values()) for row in table.to_pylist()]
+    assert [*table_files.rows_of_file(path, "cells")] == [*zip(numbers[:-1], expected, strict=True)]
 
 
 def test_names_of_labels_are_split_listed_and_counted():

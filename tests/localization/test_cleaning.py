@@ -1,8 +1,11 @@
 """Claims about `localization`: what each filter drops, what it leaves, and that counts add up."""
 
+import collections
 import importlib.util
+import json
 import lzma
 import pathlib
+import statistics
 import sys
 import tracemalloc
 
@@ -11,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from keras_transformers import localization
-from keras_transformers.localization import character_filters
+from keras_transformers.localization import pair_cleaner, pair_filters
 from keras_transformers.localization.pair_filters import Hashes
 
 DATA = pathlib.Path(__file__).parent.parent.parent / "recipes" / "data"
@@ -162,6 +165,23 @@ def test_the_ratio_of_lengths_follows_from_the_corpus():
     assert reasons == [None] * 50 + ["length ratio"]
 
 
+@given(st.lists(st.integers(0, 99), min_size=1, max_size=150))
+def test_lengths_are_summed_up_as_those_of_the_sorted_numbers(numbers):
+    ordered, counts = sorted(numbers), collections.Counter(numbers)
+    summary = pair_cleaner._summary(counts)
+    assert summary.pop("mean") == pytest.approx(statistics.fmean(numbers))
+    at_95 = ordered[-(-95 * len(numbers) // 100) - 1]
+    median = statistics.median_low(numbers)
+    assert list(summary.values()) == [ordered[0], median, at_95, ordered[-1]]
+    assert pair_filters._median(counts) == median
+    assert json.loads(json.dumps(summary)) == summary
+
+
+def test_no_lengths_have_no_summary():
+    assert pair_cleaner._summary(collections.Counter()) == {}
+    assert pair_filters._median({}) == 0
+
+
 TEXTS = st.text(st.sampled_from('ab Ã¤1 .()"<>{}ñ字\ufffd\x07'), max_size=50)
 PAIRS = st.lists(st.tuples(TEXTS, TEXTS) | st.just("without a tab"), max_size=60)
 
@@ -242,6 +262,6 @@ def test_texts_in_another_language_are_dropped():
 
 def test_languages_without_their_package_are_refused_with_how_to_install_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "py3langid.langid", None)
-    character_filters._identifier.cache_clear()
+    pair_filters._identifier.cache_clear()
     with pytest.raises(ImportError, match=r"pip install 'keras_transformers\[languages\]'"):
         localization.LanguageMatch("en", "de")

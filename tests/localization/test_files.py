@@ -313,13 +313,13 @@ def test_sentences_are_split_with_the_space_behind_them():
     [("sentencex", SentenceSplitter), ("markdown_it", lambda: MarkdownFile(b"a"))],
 )
 def test_a_missing_package_names_its_extra(package, make, monkeypatch):
-    from keras_transformers.localization import markdown
+    from keras_transformers.localization import markup
 
-    markdown.parser.cache_clear()
+    markup.parser.cache_clear()
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(ImportError, match=r"pip install 'keras_transformers\[documents\]'"):
         make()
-    markdown.parser.cache_clear()
+    markup.parser.cache_clear()
 
 
 def test_previous_sentences_of_the_same_file_stand_before_each():
@@ -507,7 +507,7 @@ def test_translating_takes_time_in_proportion_to_the_marks_of_a_sentence(kind, t
 
 def test_many_marks_in_a_sentence_are_named_in_linear_time():
     begun = time.process_time()
-    shown = Shown.of(("a", *[Mark("<wbr>")] * 5000, "b <x1/>"))
+    shown = Shown.create(("a", *[Mark("<wbr>")] * 5000, "b <x1/>"))
     assert time.process_time() - begun < 2
     assert shown.text.startswith("a<x2/><x3/>") and "<x5001/>b" in shown.text
 

@@ -1,5 +1,6 @@
 """Claims about PO files: what gettext's own tools and another reader make of them."""
 
+import gettext
 import shutil
 import subprocess
 from importlib.util import find_spec
@@ -54,6 +55,46 @@ def test_gettext_compiles_it(ask, tmp_path):
     command = ["msgfmt", "--check-format", "--check-header", "-o", tmp_path / "a.mo"]
     result = subprocess.run([*command, tmp_path / "a.po"], capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
+
+
+HARD = rb"""# A comment
+#. of a programmer "x"
+#: a.c:1 b.c:2
+#, c-format, fuzzy
+#| msgctxt "before"
+#| msgid "Old"
+msgctxt "menu"
+msgid   "Op\x65n\040%s\t\\ \"it\""
+msgstr	""
+
+msgid ""
+"Wrapped in "
+"two."
+msgstr ""
+# A comment at the end
+
+#~ msgid "obsolete"
+#~ msgstr "alt"
+"""
+
+
+@pytest.mark.skipif(not shutil.which("msgfmt"), reason="needs gettext")
+@pytest.mark.parametrize("end", [b"\n", b"\r\n"])
+@pytest.mark.parametrize("head", [HEADER, b"\xef\xbb\xbf" + HEADER], ids=["plain", "BOM"])
+def test_gettext_reads_the_same_messages_and_no_other_byte_changes(head, end, tmp_path):
+    data = (head + b"\n" + HARD).replace(b"\n", end)
+    rebuilt = translated(data, list)
+    (tmp_path / "a.po").write_bytes(rebuilt.removeprefix(b"\xef\xbb\xbf"))
+    command = ["msgfmt", "--use-fuzzy", "-o", tmp_path / "a.mo", tmp_path / "a.po"]
+    subprocess.run(command, check=True, capture_output=True)
+    catalog = gettext.GNUTranslations(open(tmp_path / "a.mo", "rb"))
+    for context, text in (("menu", 'Open %s\t\\ "it"'), (None, "Wrapped in two.")):
+        entry = text if context is None else f"{context}\x04{text}"
+        assert catalog._catalog[entry] == text
+    new = [b'"Open %s\\t\\\\ \\"it\\""', b'"Wrapped in two."']
+    expected = data.replace(b'msgstr\t""', b"msgstr\t" + new[0])
+    expected = expected.replace(b'two."' + end + b'msgstr ""', b'two."' + end + b"msgstr " + new[1])
+    assert rebuilt == expected
 
 
 @pytest.mark.parametrize(
