@@ -391,11 +391,19 @@ class Augmentation:
     seed: int | None = None
 
     def __post_init__(self) -> None:
-        for name in ("crop_padding", "rand_augment", "magnitude", "erasing", "mixup", "cutmix"):
-            value, most = getattr(self, name), 1 if name in ("magnitude", "erasing") else None
-            if value < 0 or (most is not None and value > most):
-                limit = "not be negative" if most is None else f"lie in [0, {most}]"
-                raise ValueError(f"Augmentation: `{name}` must {limit}. Received: {value}")
+        shares = {"magnitude": self.magnitude, "erasing": self.erasing}
+        for name, share in shares.items():
+            if not 0 <= share <= 1:
+                raise ValueError(f"Augmentation: `{name}` must lie in [0, 1]. Received: {share}")
+        numbers = {
+            "crop_padding": self.crop_padding,
+            "rand_augment": self.rand_augment,
+            "mixup": self.mixup,
+            "cutmix": self.cutmix,
+        }
+        for name, number in numbers.items():
+            if number < 0:
+                raise ValueError(f"Augmentation: `{name}` must not be negative. Received: {number}")
         layers, random = keras.layers, {"seed": self.seed, "dtype": "float32"}
         random["data_format"] = "channels_last"  # as images are here, whatever Keras is set to
         pixels = {"value_range": (0, 255), **random}

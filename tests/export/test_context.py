@@ -43,7 +43,7 @@ def test_previous_sentences_are_read_and_the_oldest_goes_first(translator):
     rows = [["it is", "the cat"], ["the cat"], ["the dog sat on the log", "it is", "the cat"]]
     long = " ".join(["the cat"] * 9)
     texts = [in_context(row[-1], row[:-1]) for row in rows] + ["it is\x1e", f"it is\x1e{long}"]
-    ids, empty, cut = translator._sources(tf.constant(texts))
+    ids, empty, cut = translator.encode(tf.constant(texts))
     expected = [by_hand(translator, *row) for row in (rows[0], rows[1], rows[0])]
     assert len(by_hand(translator, *rows[2])) > LONGEST
     assert ids.to_list()[:3] == expected

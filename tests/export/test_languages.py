@@ -82,7 +82,7 @@ def test_no_mark_is_written(translator):
 
 
 def test_an_unknown_language_is_refused_with_those_known(translator):
-    choice = translator._languages
+    choice = translator.languages
     run = tf.function(choice.marks)
     assert run(tf.constant(TEXTS), tf.constant(ASKED))[0].numpy().tolist() == [[4], [5], [5], [4]]
     with pytest.raises(tf.errors.InvalidArgumentError, match="must be one of de, es.*fr"):

@@ -394,8 +394,8 @@ def test_a_folder_and_who_loads_it_say_how_texts_are_written(tmp_path):
     assert len(details["texts"]) == len(set(details["texts"])) == 3
     assert details["text"] == details["texts"][0] == loaded.predict("to be")
     again = keras_transformers.load(tmp_path, search=Greedy(), n_best=1)
-    search = again._run._search
-    assert isinstance(search, Greedy) and again._run._new_tokens == 4
+    search = again._run.search
+    assert isinstance(search, Greedy) and again._run.new_tokens == 4
     kept = keras_transformers.load(loaded.save(tmp_path / "saved"))
     assert kept.predict("to be") == loaded.predict("to be")
 

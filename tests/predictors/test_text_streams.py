@@ -277,7 +277,7 @@ def test_a_translation_is_streamed_into_the_language_that_is_asked_for():
 
 def test_a_piece_comes_before_the_rest_is_written_and_nothing_compiles_twice():
     ours = generator()
-    model = ours._run._model
+    model = ours._run.model
     whole = "".join(ours.stream("the king", tokens_at_a_time=1))
     number, runs = len(model._generators), []
     for program in model._generators.values():
@@ -347,7 +347,7 @@ def test_a_run_streams_by_its_own_settings(tmp_path):
     numbers = {"temperature": 0.5, "top_p": 0.7, "new_tokens": 16, "seed": 1}
     (tmp_path / "config.json").write_text(json.dumps(numbers))
     run = generator()._run
-    parts = {"model": run._model, "tokenizer": run._tokenizer, "labels": None}
+    parts = {"model": run.model, "tokenizer": run.tokenizer, "labels": None}
     made = types.SimpleNamespace(kind="text_generator", **parts)
     served = fitting_of_run(tmp_path, made).served()
     assert served.search == Sampling(0.5, top_p=0.7) and served._new_tokens == 16
