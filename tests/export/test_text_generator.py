@@ -417,5 +417,5 @@ def test_a_translators_folder_limits_its_translations(tmp_path, asked, new_token
     settings["decoder_start_token_id"] = model.padding_id
     (tmp_path / "generation_config.json").write_text(json.dumps(settings))
     served = keras_transformers.load(tmp_path)._run
-    assert served._new_tokens == new_tokens
+    assert served.new_tokens == new_tokens
     assert served.most_tokens(20) == (50 if new_tokens is None else 3)

@@ -350,7 +350,7 @@ def test_a_run_streams_by_its_own_settings(tmp_path):
     parts = {"model": run.model, "tokenizer": run.tokenizer, "labels": None}
     made = types.SimpleNamespace(kind="text_generator", **parts)
     served = fitting_of_run(tmp_path, made).served()
-    assert served.search == Sampling(0.5, top_p=0.7) and served._new_tokens == 16
+    assert served.search == Sampling(0.5, top_p=0.7) and served.new_tokens == 16
 
 
 def test_a_published_folder_streams(tmp_path):
