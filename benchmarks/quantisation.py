@@ -29,11 +29,12 @@ from keras_transformers.generation import BeamSearch
 from keras_transformers.precision import in_precision
 from keras_transformers.text import SentencePieceTokenizer
 from keras_transformers.training import score_classes, score_translations
-from recipes import language_model, training, translation, vit
+from recipes import language_model, translation, vit
 from recipes.data.documents import load_documents
 from recipes.data.images import load_data as load_images
 from recipes.data.translation import load as load_pairs
-from recipes.options import configure
+from recipes.lib import training
+from recipes.lib.options import configure
 
 RECIPES = {"translation": translation, "language_model": language_model, "vit": vit}
 ROWS, LENGTH = 32, 256  # of what GPTQ and AWQ are calibrated on

@@ -36,15 +36,15 @@ import tyro
 from keras_transformers import localization
 from keras_transformers.tables import account
 
-from .bulk import job, rows
-from .bulk.answers import loaded_translator
-from .command_line import command
-from .data.extra import TAG
+from .data.joined_corpora import TAG
 from .data.pair_files import Writer
+from .lib import jobs, rows
+from .lib.command_line import run_command
+from .lib.jobs import loaded_translator
 
 
 @dataclasses.dataclass(frozen=True)
-class Config(job.Asking):
+class Config(jobs.Asking):
     """What is translated, and what of it stays."""
 
     lines: tyro.conf.Positional[tuple[str, ...]] = ()  # .txt, .tsv, .csv, .jsonl (.gz), or folders
@@ -101,7 +101,7 @@ def run(config):
     predictor = loaded_translator(*config.asked)
     found = rows.find(config.lines, "text", config.column, config.field)
     folder = kept.path.with_name(f"{kept.path.name}.answers")
-    measured = job.answer(config, predictor, found, folder, "jsonl")
+    measured = jobs.answer(config, predictor, found, folder, "jsonl")
     translated = Translated(found, folder / "predictions.jsonl", config.distill)
     cleaner = localization.PairCleaner(filters).fitted(translated)
     before = f"{TAG} " if config.tag and not config.distill else ""
@@ -124,7 +124,7 @@ def run(config):
 
 def main():
     """The command line; bad input ends in one sentence."""
-    command("back_translate", Config, __doc__, run, compiles=True)
+    run_command("back_translate", Config, __doc__, run, compiles=True)
 
 
 if __name__ == "__main__":

@@ -32,8 +32,8 @@ import tyro
 from keras_transformers import localization
 from keras_transformers.tables import account
 
-from .command_line import command
 from .data.pair_files import PairFiles, Writer
+from .lib.command_line import option_name, run_command
 
 SAME = ("tag", "placeholder", "address")
 SPACES = "pairs have a space for a tab or a line end inside a text"
@@ -101,19 +101,18 @@ def _check(config):
     for name in ("scripts", "languages"):
         if len(given := getattr(config, name)) not in (0, 2):
             raise ValueError(
-                f"--{name} takes two, of source and target. Received: {' '.join(given)}"
+                f"{option_name(name)} takes two, of source and target. Received: {' '.join(given)}"
             )
     for name in ("letters", "numbers", "script_share"):
         if not 0 <= getattr(config, name) <= 1:
             raise ValueError(
-                f"--{name.replace('_', '-')} is a share, from 0 to 1. "
-                f"Received: {getattr(config, name)}"
+                f"{option_name(name)} is a share, from 0 to 1. Received: {getattr(config, name)}"
             )
     numbers = ("min_words", "min_characters", "max_words", "max_characters", "copy_words")
     for name in (*numbers, "examples"):
         if getattr(config, name) < 0:
             raise ValueError(
-                f"--{name.replace('_', '-')} must be 0 or more. Received: {getattr(config, name)}"
+                f"{option_name(name)} must be 0 or more. Received: {getattr(config, name)}"
             )
 
 
@@ -170,7 +169,7 @@ def _check_apart(read, written):
 
 def main():
     """The command line; bad input ends in one sentence."""
-    command("clean_pairs", Config, __doc__, run)
+    run_command("clean_pairs", Config, __doc__, run)
 
 
 if __name__ == "__main__":

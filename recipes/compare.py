@@ -18,8 +18,8 @@ import tyro
 from keras_transformers.training import compare_translations
 from keras_transformers.visualization import grouped_bars
 
-from .command_line import command
-from .translating import by_direction, panels_of_reports
+from .lib.command_line import run_command
+from .lib.translating import by_direction, panels_of_reports
 
 
 @dataclasses.dataclass(frozen=True)
@@ -122,7 +122,7 @@ def run(config):
 
 def main():
     """The command line; bad input ends in one sentence."""
-    command("compare", Config, __doc__, run)
+    run_command("compare", Config, __doc__, run)
 
 
 if __name__ == "__main__":

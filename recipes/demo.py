@@ -17,7 +17,7 @@ import threading
 
 import tyro
 
-from .command_line import command
+from .lib.command_line import run_command
 
 # Before gradio is imported: it says nothing to anyone, and asks nobody for a newer version.
 QUIET = {
@@ -59,7 +59,7 @@ def serve(config):
 
     keras_transformers.compile_cache()
     predictor, read = begin(config.folder)
-    from .pages import layout  # gradio, when the folder has been found good
+    from .lib.pages import layout  # gradio, when the folder has been found good
 
     blocks = layout.page(predictor, config.folder, read)
     try:
@@ -117,7 +117,7 @@ def launching(layout):
 
 def main():
     """The command line; bad input ends in one sentence."""
-    command("demo", Config, __doc__, lambda config: serve(config).block_thread())
+    run_command("demo", Config, __doc__, lambda config: serve(config).block_thread())
 
 
 if __name__ == "__main__":

@@ -38,11 +38,10 @@ from keras_transformers.vision import (
 )
 from keras_transformers.visualization import images_with_attention, images_with_boxes
 
-from . import training
 from .data.boxes import load
-from .devices import continue_on_tensorflow
-from .options import Run, main
-from .published import is_published, publishing, start_from
+from .lib import training
+from .lib.fine_tuning import is_published, publishing, start_from
+from .lib.options import Run, main
 
 ADAM_FOR = "embedding|stem_0|_head"  # what is no matrix from features to features
 
@@ -222,7 +221,7 @@ def run(config):
     steps = config.training.steps_per_epoch
     history = training.fit(config, folder, model, batches, steps, validation_data=watched)
     model.save(folder / "model.keras")
-    continue_on_tensorflow()
+    training.continue_on_tensorflow()
     metrics, served, found, held_out = score(model, classes, preprocessing, valid, test)
     threshold = metrics["test_threshold"]
     figures = {

@@ -36,11 +36,11 @@ from keras_transformers.text import (
 from keras_transformers.training import AdamW, Muon
 from keras_transformers.visualization import attention_heat_map
 
-from . import streaming, training
 from .data.documents import load_documents
-from .devices import continue_on_tensorflow
-from .options import Run, main
-from .published import publishing, start_from
+from .lib import training
+from .lib.batches import open_stream
+from .lib.fine_tuning import publishing, start_from
+from .lib.options import Run, main
 
 
 @dataclass(frozen=True)
@@ -271,14 +271,14 @@ def run(config):
     arrange = full_rows(config, tokenizer.pad_id)
     if data.shards is not None:
         encode = encoder_of_documents(tokenizer)
-        batches = streaming.stream(config, data.shards, encode, arrange)
+        batches = open_stream(config, data.shards, encode, arrange)
     else:
         batches = partial(arrange, in_memory(ids["train"]))
     valid = windows(config, ids["valid"], tokenizer.pad_id)
     with training.model_scope(config):
         model = build_model(config, tokenizer.vocab_size)
     history, measured = training.fit_tokens(config, folder, model, batches, valid)
-    continue_on_tensorflow()
+    training.continue_on_tensorflow()
     scores = score(config, folder, model, ids["test"], data.test)
     return training.finish(
         folder,

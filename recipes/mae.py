@@ -22,11 +22,10 @@ from keras_transformers.models import MAE, ViT
 from keras_transformers.training import AdamW, score_classes
 from keras_transformers.visualization import confusion_matrix, images_side_by_side
 
-from . import training
 from .data.images import batch_of, batches_of, load_data
-from .devices import continue_on_tensorflow
-from .image_scores import show_use
-from .options import Run, changed, main
+from .lib import training
+from .lib.image_classifiers import show_use
+from .lib.options import Run, changed, main
 
 
 @dataclass(frozen=True)
@@ -224,7 +223,7 @@ def run(config):
         model = build_model(first, preprocessing)
     history = pretrain(first, folder, model, data, batches, valid)
     model.save(folder / "model.keras")
-    continue_on_tensorflow()  # the classifiers are small
+    training.continue_on_tensorflow()  # the classifiers are small
     seconds = folder.seconds()
     few = dataclasses.replace(data, train=data.train.split(share)[1])
     print(f"{len(few.train):,} labelled pictures")

@@ -25,10 +25,10 @@ from keras_transformers.models import TextEncoder
 from keras_transformers.text import WordPieceTokenizer, encoder_of_documents
 from keras_transformers.training import Muon
 
-from . import streaming, training
 from .data.documents import load_documents
-from .devices import continue_on_tensorflow
-from .options import Run, main
+from .lib import training
+from .lib.batches import open_stream
+from .lib.options import Run, main
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ def load_data(config):
     train = partial(arrange, documents["train"])
     if data.shards is not None:
         encode = encoder_of_documents(tokenizer)
-        train = streaming.stream(config, data.shards, encode, arrange)
+        train = open_stream(config, data.shards, encode, arrange)
     return tokenizer, {
         "train": train,
         "valid": batches(documents["valid"], None),
@@ -162,7 +162,7 @@ def run(config):
     history, measured = training.fit_tokens(
         config, folder, model, batches["train"], batches["valid"]
     )
-    continue_on_tensorflow()
+    training.continue_on_tensorflow()
     found = model.evaluate(batches["test"], verbose=0, return_dict=True)
     scores = {
         "test_masked_accuracy": found["accuracy"],

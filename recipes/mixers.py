@@ -27,12 +27,11 @@ from keras_transformers.export import image_classifier
 from keras_transformers.training import AdamW
 from keras_transformers.visualization import comparison
 
-from . import training
 from .data import tasks
 from .data.images import load
-from .devices import continue_on_tensorflow
-from .flops import floating_point_operations
-from .options import Run, main
+from .lib import training
+from .lib.flops import floating_point_operations
+from .lib.options import Run, main
 
 
 @keras.saving.register_keras_serializable("recipes")
@@ -271,7 +270,7 @@ def run(config):
     folder = training.start_run(config)
     data, preprocessing = load_data(config)
     rows, model = compare(config, folder, data)
-    continue_on_tensorflow()
+    training.continue_on_tensorflow()
     columns = list(next(iter(rows.values())))
     table = [(*key, *(row[column] for column in columns)) for key, row in rows.items()]
     folder.write_table("table.tsv", ["task", "variant", *columns], table)

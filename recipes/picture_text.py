@@ -36,10 +36,9 @@ from keras_transformers.training import AdamW
 from keras_transformers.vision import Preprocessing
 from keras_transformers.visualization import images_with_attention
 
-from . import training
 from .data.images import load
-from .devices import continue_on_tensorflow
-from .options import Run, main
+from .lib import training
+from .lib.options import Run, main
 
 # What a thing may be called, and the classes (by number) that are so called.
 CALLED = {
@@ -279,7 +278,7 @@ def run(config):
     watched = valid.batch(config.training.batch_size)
     history = training.fit(config, folder, model, batches, steps, validation_data=watched)
     model.save(folder / "model.keras")
-    continue_on_tensorflow()
+    training.continue_on_tensorflow()
     metrics, shown = score(config, preprocessing, tokenizer, model, *splits["test"])
     return training.finish(
         folder,

@@ -24,15 +24,13 @@ import tyro
 
 from keras_transformers.predictors import Refused
 
-from .bad_input import INTERRUPTED
-from .bulk import job, rows
-from .bulk.answers import loaded
-from .bulk.shards import BAD_ROWS, LINE
-from .command_line import command
+from .lib import jobs, rows
+from .lib.command_line import INTERRUPTED, run_command
+from .lib.jobs import BAD_ROWS, LINE, loaded
 
 
 @dataclasses.dataclass(frozen=True)
-class Config(job.Asking):
+class Config(jobs.Asking):
     """What is asked, and how."""
 
     raw: tyro.conf.Positional[tuple[str, ...]] = ()  # texts, or paths of images
@@ -87,7 +85,7 @@ def ask_many(config):
     if form == "txt" and predictor.kind not in LINE:
         raise ValueError(f"--format must be jsonl for a {predictor.kind}. Received: txt")
     found = rows.find(config.input, predictor.takes, config.column, config.field)
-    measured = job.answer(config, predictor, found, config.output, form)
+    measured = jobs.answer(config, predictor, found, config.output, form)
     output = pathlib.Path(config.output)
     if bad := measured["bad_rows"]:
         print(f"{bad:,} bad rows, which have no answer, are in {output / BAD_ROWS}")
@@ -115,7 +113,7 @@ def run(config):
 
 def main():
     """The command line; bad input ends in one sentence."""
-    command("predict", Config, __doc__, run, compiles=True)
+    run_command("predict", Config, __doc__, run, compiles=True)
 
 
 if __name__ == "__main__":

@@ -22,10 +22,9 @@ from keras_transformers.models import RecurrentTranslator
 from keras_transformers.text import bucketed
 from keras_transformers.training import Muon
 
-from . import training, translating
 from .data.translation import both, encode, load, train_tokenizer
-from .devices import continue_on_tensorflow
-from .options import Run, main
+from .lib import training, translating
+from .lib.options import Run, main
 
 
 @dataclass(frozen=True)
@@ -146,7 +145,7 @@ def run(config):
     history, measured = training.fit_translations(
         config, folder, model, batches, valid, scored, translate
     )
-    continue_on_tensorflow()
+    training.continue_on_tensorflow()
     translator = Translator(model, tokenizer, search)
     scores, rows = translating.score(folder, data, translator, config.decoding.bleu_tokenizer)
     translating.calibrate(translator, data.valid)

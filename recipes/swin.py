@@ -18,13 +18,11 @@ from typing import ClassVar, Literal
 from keras_transformers.export import ImageClassifier
 from keras_transformers.models import Swin
 
-from . import training
 from .data.images import load_data
-from .devices import continue_on_tensorflow
-from .image_figures import pictures
-from .image_scores import score, show_use, tables
-from .options import Run, main
-from .published import continued, publishing, their_side
+from .lib import training
+from .lib.fine_tuning import continued, publishing, their_side
+from .lib.image_classifiers import pictures, score, show_use, tables
+from .lib.options import Run, main
 
 
 @dataclass(frozen=True)
@@ -122,7 +120,7 @@ def run(config):
         model = build_model(config, len(classes), preprocessing.channels)
     history, measured = training.fit_images(config, folder, model, batches, valid, len(data.train))
     model.save(folder / "model.keras")
-    continue_on_tensorflow()
+    training.continue_on_tensorflow()
     served = ImageClassifier(model, classes, preprocessing)
     probabilities = served.probabilities(data.test)
     scores, metrics = score(probabilities, data.test, history)

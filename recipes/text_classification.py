@@ -34,13 +34,20 @@ from keras_transformers.training import (
 )
 from keras_transformers.visualization import confusion_matrix
 
-from . import by_depth, streaming, training
 from .data.documents import load_labelled
-from .data.own_files import separator_of
-from .devices import continue_on_tensorflow
-from .labelled_batches import LabelledBatches
-from .options import Run, changed, main
-from .published import keep_tokenizer, pooler_activation, publishing, start_from, tokenizer_of
+from .data.sources import separator_of
+from .lib import training
+from .lib.batches import LabelledBatches, first_epoch
+from .lib.fine_tuning import (
+    check_depth_options,
+    keep_tokenizer,
+    pooler_activation,
+    publishing,
+    start_from,
+    tokenizer_of,
+    unfreezing_callbacks,
+)
+from .lib.options import Run, changed, main
 
 
 @dataclass(frozen=True)
@@ -190,8 +197,8 @@ def train(config, folder, data, ids, tokenizer, start, seed):
         make = bucketed.streamed(data.shards, tokenizer, seed)
     valid = training.counted(bucketed.of(ids["valid"], data.valid.labels))
     folder.begin(model)
-    steps = streaming.looked_at(config, folder, make, f"stream-{name}")[1]
-    by_blocks = by_depth.callbacks(config, steps)
+    steps = first_epoch(config, folder, make, f"stream-{name}")[1]
+    by_blocks = unfreezing_callbacks(config, steps)
     shown = {"validation_data": valid, "name": name}
     shown["verbose"] = 2 if config.training.seeds > 1 else "auto"
     history = training.fit(config, folder, model, make, steps, by_blocks, **shown)
@@ -224,7 +231,7 @@ def compare(config, folder, data, tokenizer, ids):
         for start in starts
         for seed in seeds
     }
-    continue_on_tensorflow()
+    training.continue_on_tensorflow()
     several = separator_of(config.data) is not None
     for start in starts:
         scores = []
@@ -254,7 +261,7 @@ def check(config):
     seeds, share = config.training.seeds, config.data.label_share
     if config.model.compare and config.model.pretrained is None:
         raise ValueError("--compare needs --pretrained: there is nothing to compare with.")
-    by_depth.check(config)
+    check_depth_options(config)
     if seeds < 1 or not 0 < share <= 1:
         raise ValueError(
             f"--seeds must be at least 1, and --label-share in (0, 1]. Received: {seeds}, {share}"

@@ -38,9 +38,8 @@ import tyro
 from keras_transformers.localization import FileTranslator, SentenceSplitter, read_file
 from keras_transformers.predictors import Refused
 
-from .bulk.answers import loaded_translator
-from .bulk.shards import write_whole
-from .command_line import command
+from .lib.command_line import run_command
+from .lib.jobs import loaded_translator, write_whole
 
 REPORT = "report.json"
 
@@ -162,7 +161,7 @@ def _say(config, report):
 
 def main():
     """The command line; bad input ends in one sentence."""
-    command("translate_files", Config, __doc__, run, compiles=True)
+    run_command("translate_files", Config, __doc__, run, compiles=True)
 
 
 if __name__ == "__main__":

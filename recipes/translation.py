@@ -34,14 +34,13 @@ from keras_transformers.text import balanced_lengths, encoder_of_pairs, packed, 
 from keras_transformers.training import AdamW, Muon
 from keras_transformers.visualization import position_bias, position_similarity
 
-from . import aligning, streaming, training, translating
-from .data.directions import JoinedCorpus
+from .data.joined_corpora import JoinedCorpus
 from .data.translation import both, encode, load, train_tokenizer
-from .devices import continue_on_tensorflow
-from .last_part import LastPart
-from .options import Run, main
-from .pace import FewSteps
-from .published import publishing, start_from
+from .lib import training, translating
+from .lib.batches import LastPart, open_stream
+from .lib.fine_tuning import publishing, start_from
+from .lib.options import Run, main
+from .lib.pace import FewSteps
 
 MOST_SHOWN = 16  # the longest distance in the picture of positions
 
@@ -191,7 +190,7 @@ def load_data(config, folder=None):
     if data.shards is not None:
         source, target = both(tokenizer)
         to_ids = encoder_of_pairs(source, lengths, target, of.sample, seed)
-        batches = streaming.stream(config, data.shards, to_ids, arrange)
+        batches = open_stream(config, data.shards, to_ids, arrange)
     watched = twice(packed(encoded(valid), *lengths, rows, **padding))
     return data, tokenizer, batches, watched, [last]
 
@@ -248,7 +247,7 @@ def run(config):
     """Trains, scores on the test set with beam search, exports; returns the metrics."""
     folder = training.start_run(config)
     data, tokenizer, batches, valid, callbacks = load_data(config, folder)
-    links = aligning.links_for(config.data.guided_alignment, data)
+    links = translating.links_for(config.data.guided_alignment, data)
     if config.model.pretrained is None:
         folder.keep("tokenizer.model", tokenizer.save)
     build = partial(build_model, vocab_size=tokenizer.vocab_size)
@@ -259,7 +258,7 @@ def run(config):
     history, measured = training.fit_translations(
         config, folder, model, batches, valid, scored, translate, callbacks
     )
-    continue_on_tensorflow()
+    training.continue_on_tensorflow()
     lists = translating.shortlist(config, folder, data, tokenizer)
     translator = Translator(model, tokenizer, search, shortlist=lists)
     scores, rows = translating.score(folder, data, translator, config.decoding.bleu_tokenizer)
@@ -274,7 +273,7 @@ def run(config):
         curves=translating.CURVES,
         exports={
             "saved_model": translator.save,
-            "alignment.keras": aligning.teaching(model, shown, data, links),
+            "alignment.keras": translating.teaching(model, shown, data, links),
             "published": publishing(config.model.pretrained, model, tokenizer),
         },
         figures={

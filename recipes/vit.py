@@ -23,13 +23,11 @@ from keras_transformers.layers import ConvolutionalStem, sinusoidal_grid
 from keras_transformers.models import ViT
 from keras_transformers.visualization import grid_position_similarity, patch_filters
 
-from . import training
 from .data.images import load_data
-from .devices import continue_on_tensorflow
-from .image_figures import pictures
-from .image_scores import score, show_use, tables
-from .options import Run, main
-from .published import continued, publishing, their_side
+from .lib import training
+from .lib.fine_tuning import continued, publishing, their_side
+from .lib.image_classifiers import pictures, score, show_use, tables
+from .lib.options import Run, main
 
 
 @dataclass(frozen=True)
@@ -148,7 +146,7 @@ def run(config):
         model = build_model(config, len(classes), preprocessing.channels)
     history, measured = training.fit_images(config, folder, model, batches, valid, len(data.train))
     model.save(folder / "model.keras")
-    continue_on_tensorflow()
+    training.continue_on_tensorflow()
     served = ImageClassifier(model, classes, preprocessing)
     probabilities = served.probabilities(data.test)
     scores, metrics = score(probabilities, data.test, history)

@@ -20,8 +20,9 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 
 import keras
 
-from recipes import training, translation, vit
-from recipes.options import configure
+from recipes import translation, vit
+from recipes.lib import training
+from recipes.lib.options import configure
 from tests.budgets import Size, list_functions, print_path
 
 FOLDERS = ("keras_transformers", "recipes")

@@ -155,8 +155,7 @@ def test_shell_commands_are_complete(page):
 def test_options_of_the_recipes_are_known(page):
     import tyro
 
-    from recipes.options import FLAT
-    from recipes.repeated import gathered
+    from recipes.lib.options import FLAT, gathered
 
     for module, arguments in commands_of_recipes(page):
         if not {"--help", "--help-all"} & {*arguments}:

@@ -9,10 +9,15 @@ import tensorflow as tf
 from keras_transformers.vision import DetectionCorpus, read_coco
 from keras_transformers.vision.decoding import measured
 
-from .embedded import find as find_embedded
-from .embedded import split_name
-from .own_files import own_files, print_duplicates
-from .tfds import download, find, splits
+from .sources import (
+    download,
+    find_builder,
+    find_embedded,
+    own_files,
+    print_duplicates,
+    split_name,
+    splits_of,
+)
 
 EMBEDDED = ("tree-crowns",)
 TRAINED_ON, TESTED_ON = ("YELL",), ("OSBS", "SOAP")  # parts of the names of the files
@@ -103,8 +108,8 @@ def _with_boxes(data):
 
 
 def _from_tfds(name, data_dir):
-    builder = find(name, data_dir)
-    import tensorflow_datasets as tfds  # there, or `find` would have said so
+    builder = find_builder(name, data_dir)
+    import tensorflow_datasets as tfds  # there, or `find_builder` would have said so
 
     features = builder.info.features or {}
     objects = getattr(features.get("objects"), "feature", {})
@@ -129,7 +134,7 @@ def _from_tfds(name, data_dir):
             f"tfds:{name} {split}", objects["label"].names, images, boxes, labels, crowds
         )
 
-    corpora = {ours: read(theirs) for ours, theirs in splits(builder, name).items()}
+    corpora = {ours: read(theirs) for ours, theirs in splits_of(builder, name).items()}
     if "test" not in corpora or not corpora["test"].number_of_boxes():
         # COCO keeps the boxes of its test images to itself.
         if "valid" in corpora:

@@ -11,9 +11,18 @@ from keras_transformers.tables import LABELS, TEXTS
 from keras_transformers.text import TextCorpus, read_labelled, read_texts, row_of_labels
 
 from . import shakespeare
-from .embedded import split_name
-from .own_files import SAMPLE, columns_of, held_out_of, own_files, print_duplicates, shards_of
-from .tfds import download, find, splits
+from .sources import (
+    SAMPLE,
+    columns_of,
+    download,
+    find_builder,
+    held_out_of,
+    own_files,
+    print_duplicates,
+    shards_of,
+    split_name,
+    splits_of,
+)
 
 DOCUMENTS = {"shakespeare": shakespeare.by_work, "shakespeare-scenes": shakespeare.by_scene}
 LABELLED = {"shakespeare-plays": shakespeare.passages}
@@ -184,8 +193,8 @@ def _classes_of(shards, separator):
 
 
 def _from_tfds(name, data_dir, labelled):
-    builder = find(name, data_dir)
-    import tensorflow_datasets as tfds  # there, or `find` would have said so
+    builder = find_builder(name, data_dir)
+    import tensorflow_datasets as tfds  # there, or `find_builder` would have said so
 
     features = builder.info.features or {}
     texts = [key for key in features if isinstance(features[key], tfds.features.Text)]
@@ -214,4 +223,4 @@ def _from_tfds(name, data_dir, labelled):
         )
         return corpus.checked("its texts are empty")
 
-    return held_out_of({ours: read(theirs) for ours, theirs in splits(builder, name).items()})
+    return held_out_of({ours: read(theirs) for ours, theirs in splits_of(builder, name).items()})

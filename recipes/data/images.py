@@ -6,21 +6,31 @@ import pathlib
 
 import numpy as np
 
+from keras_transformers.data.array_files import read_arrays
+from keras_transformers.data.splits import PARTS, find_parts, part_of
 from keras_transformers.pretrained import load_preprocessing
+from keras_transformers.tables import ENDINGS, ending
 from keras_transformers.vision import (
     Augmentation,
     ImageCorpus,
     Preprocessing,
     evaluation_batches,
+    read_folder,
+    read_listed,
     training_batches,
 )
+from keras_transformers.vision.reading import folders_in, parts_of_folder
 
-from ..published import is_published
-from . import own_images
-from .embedded import find as find_embedded
-from .embedded import split_name
-from .own_files import print_duplicates, separator_of
-from .tfds import download, find, splits
+from ..lib.fine_tuning import is_published
+from .sources import (
+    download,
+    find_builder,
+    find_embedded,
+    print_duplicates,
+    separator_of,
+    split_name,
+    splits_of,
+)
 
 EMBEDDED = ("fashion-mnist-12k",)
 IN_MEMORY = 2**31  # bytes of pixels; what has more is read from its files in every epoch
@@ -71,18 +81,18 @@ def load(dataset="fashion-mnist-12k", valid_share=0.05, data_dir=None, separator
     if several and (dataset.startswith("tfds:") or embedded):
         raise ValueError(
             f"{dataset} has one class for each image; several labels are read from a folder with a "
-            f"table ({own_images.TABLES}), or an .npz file."
+            f"table ({TABLES}), or an .npz file."
         )
     if dataset.startswith("tfds:"):
         corpora = _from_tfds(dataset.removeprefix("tfds:"), data_dir)
     elif embedded:
-        corpora = own_images.from_npz(find_embedded(name, f"{name}.npz", folder), name)
+        corpora = from_npz(find_embedded(name, f"{name}.npz", folder), name)
     elif pathlib.Path(dataset).is_file():
-        corpora = own_images.from_npz(pathlib.Path(dataset), pathlib.Path(dataset).stem, several)
+        corpora = from_npz(pathlib.Path(dataset), pathlib.Path(dataset).stem, several)
     elif pathlib.Path(dataset).is_dir():
         path = pathlib.Path(dataset)
-        read = functools.partial(own_images.from_tables, separator=separator)
-        corpora = read(path) if several else own_images.from_folder(path)
+        read = functools.partial(from_tables, separator=separator)
+        corpora = read(path) if several else from_folder(path)
     else:
         raise ValueError(
             f"There is no data set '{dataset}'. Choose {' or '.join(EMBEDDED)}, tfds:NAME (for "
@@ -171,8 +181,8 @@ def batch_of(config, corpus):
 
 
 def _from_tfds(name, data_dir):
-    builder = find(name, data_dir)
-    import tensorflow_datasets as tfds  # there, or `find` would have said so
+    builder = find_builder(name, data_dir)
+    import tensorflow_datasets as tfds  # there, or `find_builder` would have said so
 
     features = builder.info.features or {}
     kinds = {tfds.features.Image: [], tfds.features.ClassLabel: []}
@@ -200,4 +210,77 @@ def _from_tfds(name, data_dir):
             features[label].names,
         )
 
-    return {ours: read(theirs) for ours, theirs in splits(builder, name).items()}
+    return {ours: read(theirs) for ours, theirs in splits_of(builder, name).items()}
+
+
+FOR_SEVERAL = (
+    "recipes.vit and recipes.swin learn from such with --problem-type multi_label_classification."
+)
+TABLES = "labels.csv, .tsv or .jsonl, or train, valid and test in its place"
+
+
+def from_npz(path, name, several=False):
+    """Dict of part -> corpus, of an `.npz` file; its name stands in those of the corpora."""
+    arrays = {key.lower(): array for key, array in read_arrays(path).items()}
+    pairs = [key.removeprefix("x_") for key in arrays if key.startswith("x_")]
+    parts = find_parts(str(path), [key for key in pairs if f"y_{key}" in arrays], "pair of arrays")
+    needed = [f"{axis}_{part}" for part in ("train", "test") if part not in parts for axis in "xy"]
+    missing = [key for key in needed if key not in arrays]
+    if missing:
+        raise ValueError(
+            f"{path} lacks {', '.join(missing)}; it holds {', '.join(arrays) or 'nothing'}."
+        )
+    labels = {part: arrays[f"y_{theirs}"] for part, theirs in parts.items()}
+    wide = {part: y.shape[1] if y.ndim == 2 else 1 for part, y in labels.items()}
+    if not several and max(wide.values()) > 1:
+        raise ValueError(f"{path} has {max(wide.values())} labels for each image; {FOR_SEVERAL}")
+    classes = arrays.get("class_names")
+    if classes is None:
+        most = max(wide.values() if several else (int(y.max()) + 1 for y in labels.values()))
+        classes = [str(number) for number in range(most)]
+    return {
+        part: ImageCorpus.from_arrays(
+            f"{name} {part}", arrays[f"x_{theirs}"], labels[part], list(classes), several
+        )
+        for part, theirs in parts.items()
+    }
+
+
+def _tables(path):
+    """Dict of part -> its table in a folder, of those that are there."""
+    tables = {}
+    for file in sorted(path.iterdir()):
+        kind, name = ending(file), file.name.lower().removesuffix(".gz").removesuffix(".xz")
+        stem = name.removesuffix(kind)
+        part = "train" if stem == "labels" else part_of(stem)
+        if kind in ENDINGS and part is not None:
+            tables.setdefault(part, []).append(file)
+    for part, files in tables.items():
+        if len(files) > 1:
+            listed = ", ".join(file.name for file in files)
+            raise ValueError(f"{path} has more than one table for {part}: {listed}")
+    return {part: tables[part][0] for part in PARTS if part in tables}
+
+
+def from_tables(path, separator):
+    """Dict of part -> corpus, of a folder with tables of images and their labels."""
+    tables = _tables(path)
+    if "train" not in tables:
+        raise ValueError(f"{path} holds no table of images to learn from: {TABLES}.")
+    return read_listed(tables, separator)
+
+
+def from_folder(path):
+    """Dict of part -> corpus, of a folder with a folder of images for each class."""
+    inside = folders_in(path)
+    parts = parts_of_folder(path)
+    if len(inside) < 2 and not parts and (tables := list(_tables(path).values())):
+        raise ValueError(f"{path} has labels in a table, {tables[0].name}; {FOR_SEVERAL}")
+    if not parts:
+        return {"train": read_folder(path)}
+    others = [name for name in inside if name not in parts.values()]
+    if others:
+        print(f"{path}: {', '.join(others)} is no part of a set, and is passed over")
+    train = read_folder(path / parts.pop("train"))
+    others = {part: read_folder(path / name, train.classes) for part, name in parts.items()}
+    return {"train": train, **others}

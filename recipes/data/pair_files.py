@@ -13,7 +13,7 @@ from keras_transformers.tables import (
     table_rows,
 )
 
-from .own_files import columns_of
+from .sources import columns_of
 
 KINDS = (".tsv", ".jsonl", ".parquet")
 GROUP = 65_536  # rows of Parquet that are written together

@@ -6,7 +6,7 @@ import re
 
 from keras_transformers.text import TextCorpus
 
-from .embedded import find
+from .sources import find_embedded
 
 FILE = "shakespeare.txt.gz"
 # The title stands above its author, and a scene begins with one of these words.
@@ -24,9 +24,9 @@ def works(folder=None):
     """All 42 works: dict of title -> text, title and author left out.
 
     Args:
-        folder: Of the file, see `embedded.find`.
+        folder: Of the file, see `sources.find_embedded`.
     """
-    path = find("shakespeare", FILE, folder)
+    path = find_embedded("shakespeare", FILE, folder)
     text = gzip.decompress(path.read_bytes()).decode("utf-8").replace("\r\n", "\n")
     titles = list(TITLE.finditer(text))
     ends = [title.start() for title in titles[1:]] + [len(text)]
@@ -70,7 +70,7 @@ def passages(words=40, folder=None):
 
     Args:
         words: Length of a passage. What is left over at the end of a scene is left out.
-        folder: Of the file, see `embedded.find`.
+        folder: Of the file, see `sources.find_embedded`.
 
     Returns:
         Dict of split -> `TextCorpus` with labels.

@@ -20,12 +20,20 @@ from keras_transformers.text import (
 from keras_transformers.text.tokenizers import mark_of_context
 from keras_transformers.training import text_normalization
 
-from .directions import DIRECTION, JoinedCorpus, named, of_files, several, targets_of
-from .embedded import find as find_embedded
-from .embedded import split_name
-from .extra import extended
-from .own_files import SAMPLE, columns_of, held_out_of, own_files, print_duplicates, shards_of
-from .tfds import download, find, splits
+from .joined_corpora import DIRECTION, JoinedCorpus, extended, named, of_files, several, targets_of
+from .sources import (
+    SAMPLE,
+    columns_of,
+    download,
+    find_builder,
+    find_embedded,
+    held_out_of,
+    own_files,
+    print_duplicates,
+    shards_of,
+    split_name,
+    splits_of,
+)
 
 EMBEDDED = {"ui.en-de": ("English", "German"), "bible.en-es": ("English", "Spanish")}
 
@@ -204,8 +212,8 @@ def _of_shards(shards, valid, test, columns):
 
 
 def _from_tfds(name, data_dir):
-    builder = find(name, data_dir)
-    import tensorflow_datasets as tfds  # there, or `find` would have said so
+    builder = find_builder(name, data_dir)
+    import tensorflow_datasets as tfds  # there, or `find_builder` would have said so
 
     features = builder.info.features or {}
     texts = [key for key in features if isinstance(features[key], tfds.features.Text)]
@@ -217,7 +225,7 @@ def _from_tfds(name, data_dir):
     keys = builder.info.supervised_keys
     source, target = keys if keys and set(keys) == set(texts) else texts
     download(builder, name)
-    found = splits(builder, name)
+    found = splits_of(builder, name)
     missing = [split for split in PARTS if split not in found]
     if missing:
         raise ValueError(

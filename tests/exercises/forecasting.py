@@ -23,8 +23,8 @@ import tensorflow as tf
 from keras_transformers import streams
 from keras_transformers.layers import EncoderBlock, PatchEmbedding, PositionEmbedding
 from keras_transformers.training import AdamW
-from recipes import training
-from recipes.options import Run, main
+from recipes.lib import training
+from recipes.lib.options import Run, main
 
 DAY, WEEK = 24, 24 * 7
 

@@ -4,10 +4,10 @@ import pytest
 
 import keras_transformers
 from keras_transformers.text import PairCorpus
-from recipes.aligning import eflomal_links, links_for
-from recipes.data.directions import JoinedCorpus
+from recipes.data.joined_corpora import JoinedCorpus
 from recipes.data.translation import TranslationData
 from recipes.data.translation import load as load_pairs
+from recipes.lib.translating import eflomal_links, links_for
 from tests.recipes.command import run
 
 PAIRS = [("open the door", "Öffne die Tür"), ("a  cat", "eine Katze")]

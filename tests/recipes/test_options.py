@@ -8,10 +8,9 @@ import sys
 import pytest
 
 from keras_transformers.__main__ import RECIPES
-from recipes import options
-from recipes.options import changed, configure, numbers
-from recipes.progress import announce
-from recipes.repeated import gathered
+from recipes.lib import options
+from recipes.lib.options import changed, configure, gathered, numbers
+from recipes.lib.progress import announce
 
 PUBLISHED_SIDE = 48  # pixels, of the published folder of the tests
 

@@ -21,8 +21,8 @@ from keras_transformers import pretrained
 from keras_transformers.predictors import ImageClassifierPredictor
 from keras_transformers.tables import ending
 from recipes import predict
-from recipes.bulk.rows import Row, find
-from recipes.bulk.shards import Shards, record
+from recipes.lib.jobs import Shards, record
+from recipes.lib.rows import Row, find
 from tests.loading.saved import save_shouter
 from tests.pretrained import folders
 

@@ -8,7 +8,7 @@ import pytest
 from recipes import text_classification
 from recipes.data.documents import load_documents, load_labelled
 from recipes.data.translation import load
-from recipes.options import configure
+from recipes.lib.options import configure
 from tests.recipes.command import PRINTED, run
 
 WORDS = "the cat sat on a mat and dog ran to its red house of stone".split()

@@ -9,6 +9,7 @@ import numpy as np
 
 from keras_transformers.training.checkpoints import restored_state
 
+from .command_line import option_name
 from .options import changed, numbers_of
 from .progress import SCORING, minutes_for
 
@@ -74,7 +75,7 @@ def choose_options(config, rows, step_seconds):
     if row is None:
         return config, None
     options = {name: x for name, x in row.options.items() if name not in config.run.user_options}
-    text = " ".join(f"--{name.replace('_', '-')} {value}" for name, value in options.items())
+    text = " ".join(f"{option_name(name)} {value}" for name, value in options.items())
     print(f"Below {row.steps:,} steps this recipe takes {text}: {row.reason}.")
     documented = documented_steps(config)
     needed = minutes_for(documented or row.steps, minutes, steps)

@@ -1,7 +1,8 @@
-"""Runs that go on from other weights, and publish what comes of them."""
+"""Fine-tuning: runs that start from other weights, adapters, training by depth, and publishing."""
 
 import functools
 import json
+import math
 import pathlib
 
 from keras_transformers import pretrained, saving
@@ -10,6 +11,14 @@ from keras_transformers.models.set_detector import SetDetector
 from keras_transformers.precision import is_quantised
 from keras_transformers.pretrained.folder import FAMILIES
 from keras_transformers.text import WordPieceTokenizer
+from keras_transformers.training import (
+    GradualUnfreezing,
+    adapters_of,
+    add_lora,
+    block_depths,
+    merge,
+    remove_lora,
+)
 
 
 def is_published(folder):
@@ -148,3 +157,74 @@ def _publish(model, tokenizer, classes, preprocessing, path):
     if preprocessing is not None:
         detection = isinstance(model, SetDetector) and _config(path)["model_type"]
         pretrained.save_preprocessing(preprocessing, path, detection)
+
+
+def adapt(config, model, new=()):
+    """Gives a built model the adapter that `--lora` asks for; all else but `new` is frozen.
+
+    Args:
+        new: Parts of paths of weights that are new, and learn beside it.
+    """
+    rank = config.run.lora
+    paths = add_lora(model, rank, targets=config.run.lora_targets, train=new)
+    trained = sum(math.prod(weight.shape) for weight in model.trainable_variables)
+    print(f"{len(paths)} layers have adapters of rank {rank}; {trained:,} numbers are trained")
+
+
+def merge_adapter(config, folder, model, name=None):
+    """Writes a model's adapter, if it has one, and adds it to the kernels.
+
+    What follows is scored and exported: a model without adapters, be it in `model.keras`, too. It
+    is not compiled, for its optimizer was of the adapter. Beside quantised kernels the adapter
+    stays, for their rounding would lose it.
+    """
+    if not adapters_of(model):
+        return
+    started_from = config.model.pretrained
+    if is_published(started_from):
+        with folder.exporting("adapter" if name is None else f"adapter-{name}") as path:
+            pretrained.save_adapter(model, path, base=started_from)
+    if is_quantised(model):
+        return
+    merge(model)
+    remove_lora(model)
+    best = folder / "model.keras"
+    if name is None and best.is_file():  # which has the adapter beside the kernels
+        model.save(best)
+
+
+def check_depth_options(config):
+    """ValueError if `layer_decay` or `unfreeze_every` cannot be what is given."""
+    decay, every = _depth_options(config)
+    if not 0 < decay <= 1 or (every is not None and every <= 0):
+        raise ValueError(
+            "--layer-decay must be in (0, 1], and --unfreeze-every positive. "
+            f"Received: {decay}, {every}"
+        )
+    if (decay != 1 or every is not None) and config.model.pretrained is None:
+        raise ValueError(
+            "--layer-decay and --unfreeze-every need --pretrained: random weights must all learn."
+        )
+    if every is not None and config.run.lora is not None:
+        raise ValueError("--unfreeze-every is for the weights that --lora leaves frozen; give one.")
+
+
+def set_layer_depths(config, model, optimizer):
+    """Tells an optimizer that is not built what `layer_decay` and `unfreeze_every` need."""
+    check_depth_options(config)
+    decay, every = _depth_options(config)
+    if decay != 1 or every is not None:
+        optimizer.depths, optimizer.layer_decay = block_depths(model), decay
+
+
+def unfreezing_callbacks(config, steps):
+    """The callbacks for `unfreeze_every`, with so many batches an epoch."""
+    _, every = _depth_options(config)
+    if every is None:
+        return []
+    return [GradualUnfreezing(max(round(every * steps / (config.run.accumulate or 1)), 1))]
+
+
+def _depth_options(config):
+    of = config.training
+    return getattr(of, "layer_decay", 1.0), getattr(of, "unfreeze_every", None)

@@ -12,7 +12,7 @@ import PIL.Image
 from keras_transformers.data.array_files import pixels_of_pillow
 from keras_transformers.models.base import SEVERAL
 
-from ..data import boxes, documents, images
+from ...data import boxes, documents, images
 
 NUMBER = 5
 LONGEST = 120  # characters of an example

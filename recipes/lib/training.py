@@ -1,13 +1,16 @@
 """How every recipe trains and reports: it begins, compiles, fits and finishes.
 
-Configurations are those of `recipes.options`, with a group `training` that has `learning_rate`,
+Configurations are those of `recipes.lib.options`, with a group `training` that has `learning_rate`,
 `weight_decay`, `warmup_steps`, `epochs`, `decay` and optionally `minutes`.
 """
 
 import contextlib
+import os
+import sys
 
 import keras
 import numpy as np
+import tensorflow as tf
 
 from keras_transformers import distribution, fitting
 from keras_transformers.fitting import counted
@@ -27,12 +30,12 @@ from keras_transformers.training import (
 )
 from keras_transformers.visualization import training_curves
 
-from . import by_depth, pace, streaming
-from .adapters import adapt, merge_adapter
-from .bad_input import raise_at_interrupt
-from .folder import Clock, RunFolder
-from .next_steps import still_learning
-from .options import identity, numbers
+from . import pace
+from .batches import first_epoch, report_left_out
+from .command_line import raise_at_interrupt
+from .fine_tuning import adapt, merge_adapter, set_layer_depths, unfreezing_callbacks
+from .folder import Clock, RunFolder, still_learning
+from .options import OF_HOSTS, identity, numbers
 from .progress import Progress, announce
 
 HEADS = "(distillation_)?head"  # of classifiers of images
@@ -128,7 +131,7 @@ def prepared(config, model, optimizer, shape=None, new=(), **options):
     alone = config.run.devices is None or keras.backend.backend() == "jax"
     if shape is not None and not model.built:
         model.build(shape)
-    by_depth.tell_optimizer(config, model, optimizer)
+    set_layer_depths(config, model, optimizer)
     if config.run.lora is not None:
         adapt(config, model, new)
     elif is_quantised(model):
@@ -201,7 +204,7 @@ def fit(config, folder, model, make, steps, callbacks=(), *, epochs=None, name=N
         print()  # or what is said of it would stand behind the progress bar
         raise
     raise_at_interrupt()  # `ExactResume` has seen to it until now
-    streaming.report(make)
+    report_left_out(make)
     if not np.isfinite(history.get("loss", [0.0])[-1]):
         raise ValueError(
             f"The loss became NaN or infinite in epoch {len(history['loss'])}. Nothing is scored "
@@ -221,7 +224,7 @@ def fit_images(config, folder, model, batches, valid, number):
 
     clock, size = WaitingClock(), min(config.training.batch_size, number)
     callbacks = [keras.callbacks.SwapEMAWeights()] if config.training.ema else []
-    callbacks += by_depth.callbacks(config, number // size)
+    callbacks += unfreezing_callbacks(config, number // size)
     watched = {"watch": clock.watch, "validation_data": valid}
     history = fit(config, folder, model, batches, number // size, callbacks, **watched)
     seconds = history["seconds"]
@@ -250,7 +253,7 @@ def fit_texts(config, folder, model, batches, valid, sequences, best, callbacks=
     from keras_transformers.text import real_token_share  # recipes for images do without
 
     folder.begin(model)
-    epoch, steps = streaming.looked_at(config, folder, batches)
+    epoch, steps = first_epoch(config, folder, batches)
     padding = getattr(model, "padding_id", 0)
     share = real_token_share(epoch, sequences, padding)
     print(f"{steps} batches an epoch; {share:.1%} of their positions hold real tokens")
@@ -312,6 +315,32 @@ def fit_translations(config, folder, model, batches, valid, scored, translate, c
         "real_token_share": share,
         "target_tokens_per_second": rate,
     }
+
+
+def continue_on_tensorflow():
+    """Replaces the process by one of the same command, on TensorFlow and one device.
+
+    It resumes from the last checkpoint, scores and exports, for a SavedModel holds TensorFlow's
+    program. Where TensorFlow has trained on one device, nothing is to be done.
+    """
+    if keras.backend.backend() != "jax" and not tf.distribute.has_strategy():
+        return
+    first = distribution.is_first_host()
+    distribution.leave()
+    if not first:
+        raise SystemExit(0)
+    print("Trained; TensorFlow scores and exports on one device.", flush=True)
+    environment = {n: value for n, value in os.environ.items() if not n.startswith(OF_HOSTS)}
+    environment["KERAS_BACKEND"] = "tensorflow"
+    # As Python was called, its own options too.
+    own = len(sys.argv) - 1
+    command = [sys.executable, *sys.orig_argv[1 : -own or None], *_arguments_to_score(sys.argv[1:])]
+    os.execve(sys.executable, command, environment)
+
+
+def _arguments_to_score(arguments):
+    """Arguments of the process that scores; of an option that comes twice, the last is taken."""
+    return [*arguments, "--devices", "None", "--no-hosts", "--no-overwrite", "--resume"]
 
 
 def finish(

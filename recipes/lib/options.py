@@ -8,7 +8,10 @@ each a frozen dataclass of numbers. No two have the same name: options, files of
 import argparse
 import contextlib
 import dataclasses
+import glob
+import hashlib
 import json
+import os
 import pathlib
 import shlex
 import signal
@@ -17,15 +20,12 @@ import typing
 
 import tyro
 
-from keras_transformers import compile_cache
+from keras_transformers import compile_cache, distribution
 
-from .bad_input import INTERRUPTED, ending_in_a_sentence, program
-from .data.fingerprints import fingerprints
-from .devices import on_devices
+from .command_line import INTERRUPTED, errors_in_one_line, option_name, program
+from .fine_tuning import is_published, positions
 from .folder import has_checkpoint, is_finished
 from .progress import lines_that_fit, shell_command
-from .published import is_published, positions
-from .repeated import gathered, several_of
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,6 +58,7 @@ class Run:
 # Adapters learn best at ten times the rate of full fine-tuning (Schulman et al. 2025, "LoRA without
 # regret").
 LORA_RATE = 10
+OF_HOSTS = "KERAS_DISTRIBUTION_"  # the variables that Keras reads
 TERMINATED = 128 + signal.SIGTERM  # the status of a run that SIGTERM has ended
 OF_THIS_PROCESS = ("output", "resume", "overwrite", "config", "devices", "hosts")
 OF_THIS_PROCESS += ("checkpoint_minutes", "checkpoint_steps", "compile_cache", "measure")
@@ -118,7 +119,7 @@ def configure(kind, /, **given):
 def main(run, kind, description):
     """Runs a recipe with the numbers of its command line; bad input ends in one sentence."""
     called, arguments = program(), gathered(sys.argv[1:], kind)
-    with ending_in_a_sentence(called, FloatingPointError):
+    with errors_in_one_line(called, FloatingPointError):
         base, default, options = _sources(kind, _switches(arguments))
         config = tyro.cli(
             kind,
@@ -155,6 +156,26 @@ def _with_resume_advice(called, config):
         if isinstance(error, KeyboardInterrupt):
             raise SystemExit(INTERRUPTED) from None
         raise
+
+
+@contextlib.contextmanager
+def on_devices(devices, hosts=False):
+    """What runs inside takes these devices, and those of the other hosts of the run.
+
+    Args:
+        devices: Text as "data=8", or None.
+        hosts: Whether there are other hosts, which JAX finds by itself on a TPU pod and under
+            Slurm; there are also if the environment names them, see `distribution.initialize`.
+
+    Raises:
+        ValueError: If there are fewer devices, or several hosts and no `devices`.
+    """
+    if hosts or any(name.startswith(OF_HOSTS) for name in os.environ):
+        if devices is None:
+            raise ValueError("--devices must say how the hosts' devices share the work.")
+        distribution.initialize()
+    with distribution.distribute(devices):
+        yield
 
 
 FLAT = (tyro.conf.OmitArgPrefixes,)
@@ -223,7 +244,7 @@ def _checked(config, base):
     if run.resume and numbers_of(run.output) is not None:
         for name, now in numbers(config).items():
             then = numbers(base)[name]
-            option = f"--{name.replace('_', '-')}"
+            option = option_name(name)
             if name in SCHEDULE_OPTIONS and now != then:
                 print(
                     f"{option} was {then} when the run began and is {now}: the learning rates "
@@ -317,7 +338,108 @@ def _hashable(value):
 
 def _option(name, value):
     """An option of a file as a command line has it."""
-    option = name.replace("_", "-")
+    option = option_name(name)
     if isinstance(value, bool):
-        return f"--{option}" if value else f"--no-{option}"
-    return f"--{option}={value}"
+        return option if value else option.replace("--", "--no-", 1)
+    return f"{option}={value}"
+
+
+def gathered(arguments, kind):
+    """A command line on which `--train a --train b` has become `--train a b`.
+
+    Only of options that take one str or several: of others that come twice, the last is taken.
+
+    Args:
+        arguments: List of str.
+        kind: The dataclass of a recipe.
+    """
+    for name in several_of(kind):
+        option = option_name(name)
+        parts = [[]]  # what stands before the first option, then each with its values
+        for argument in arguments:
+            parts += [[]] if argument.startswith("--") else []
+            parts[-1].append(argument)
+        own = [part for part in parts if part and part[0].partition("=")[0] == option]
+        if len(own) > 1:
+            values = [value for part in own for value in _values(part)]
+            others = [part for part in parts if part not in own]
+            arguments = [argument for part in others for argument in part] + [option, *values]
+    return arguments
+
+
+def _values(part):
+    """The values of `["--train", "a", "b"]` or `["--train=a"]`."""
+    _, equals, first = part[0].partition("=")
+    return [first, *part[1:]] if equals else part[1:]
+
+
+def several_of(kind):
+    """Names of the options that take one str or several, a list."""
+    groups = filter(dataclasses.is_dataclass, typing.get_type_hints(kind).values())
+    hints = (hint for group in groups for hint in typing.get_type_hints(group).items())
+    return [name for name, hint in hints if {str, tuple[str, ...]} <= {*typing.get_args(hint)}]
+
+
+WHOLE = 2**28  # bytes of a file or folder that are hashed in full
+ENDS = 2**16  # of larger ones, the bytes at the beginning and at the end of each file
+MOST_OPENED = 100_000  # of folders with more files, only names and sizes are hashed
+
+
+def fingerprints(options):
+    """Fingerprints of all files and folders that options name.
+
+    Args:
+        options: Dict of name -> value. A value is a path, a pattern such as "shards/*.tsv", a
+            direction with a path such as "en-de=a.tsv", or a tuple of these. Other values are
+            passed over.
+
+    Returns:
+        Dict of "name value" -> dict of `bytes`, `files` and `sha256`.
+    """
+    found = {}
+    for name, value in options.items():
+        for text in value if isinstance(value, tuple | list) else (value,):
+            if not isinstance(text, str):
+                continue
+            files = _files(text) or _files(text.partition("=")[2])  # behind a direction
+            if files:
+                found[f"{name} {text}"] = _fingerprint(files)
+    return found
+
+
+def _files(text):
+    """Pairs of the name to hash and the path of the files that a text names, a list."""
+    if not text:
+        return []
+    try:
+        path = pathlib.Path(text)
+        if path.is_file():
+            return [("", path)]
+        if path.is_dir():
+            files = (each for each in path.rglob("*") if each.is_file())
+            named = [(each.relative_to(path).as_posix(), each) for each in files]
+            return sorted(each for each in named if each[1].name != "lock")  # of a run
+    except (OSError, ValueError):  # a long text, or one with a zero byte, is no path
+        return []
+    if not glob.has_magic(text):
+        return []
+    paths = map(pathlib.Path, sorted(glob.glob(text)))
+    return [(str(path), path) for path in paths if path.is_file()]
+
+
+def _fingerprint(files):
+    digest = hashlib.sha256()
+    sizes = [path.stat().st_size for _, path in files]
+    whole = sum(sizes) <= WHOLE
+    for (name, path), size in zip(files, sizes, strict=True):
+        digest.update(f"{name}\0{size}\0".encode("utf-8", "surrogateescape"))
+        if not whole and len(files) > MOST_OPENED:
+            continue
+        with open(path, "rb") as file:
+            if whole:
+                digest.update(hashlib.file_digest(file, "sha256").digest())
+            else:
+                digest.update(file.read(ENDS))
+                file.seek(max(size - ENDS, 0))
+                digest.update(file.read(ENDS))
+    return {"bytes": sum(sizes), "files": len(files), "sha256": digest.hexdigest()}

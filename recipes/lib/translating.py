@@ -2,23 +2,30 @@
 
 import dataclasses
 import json
+import pathlib
+import shutil
+import subprocess
+import tempfile
 
 import keras
 import numpy as np
+import tensorflow as tf
 
+from keras_transformers.alignment import learn_alignment, read_pharaoh
 from keras_transformers.core.words import without_context
 from keras_transformers.export import Translator
 from keras_transformers.export.languages import LanguageChoice
 from keras_transformers.export.translation import LENGTHS
 from keras_transformers.fitting import calibrate_confidence
-from keras_transformers.generation import Shortlist, generate_all
+from keras_transformers.generation import Constraints, Greedy, Sampling, Shortlist, generate_all
 from keras_transformers.inspection import attention_maps
+from keras_transformers.predictors import TranslatorPredictor
 from keras_transformers.text.tokenizers import with_room
 from keras_transformers.training import bleu_tokenizer, count_words, report_translations
 from keras_transformers.visualization import attention_heat_map, grouped_bars
 
-from .data.directions import target_of, targets_of
-from .data.translation import both
+from ..data.joined_corpora import JoinedCorpus, target_of, targets_of
+from ..data.translation import both
 from .progress import one_line
 
 CURVES = ("cross_entropy", "accuracy", "bleu", "chrf")
@@ -220,3 +227,149 @@ def example(rows, tokenizer):
         if 8 <= len(tokenizer.tokenize(source)) <= 14 and translation:
             return source, translation
     return rows[0][0], rows[0][2]
+
+
+EFLOMAL = "eflomal-align"
+
+
+def links_for(asked, data):
+    """Links of each training pair, or None where none are asked for.
+
+    Args:
+        asked: File of links in Pharaoh's format, a line for each pair that is kept; "eflomal", to
+            let its program find them; or None.
+        data: The `TranslationData`.
+
+    Raises:
+        ValueError: If there is no such file or program, the file has another number of lines or
+            something else in it, or the data is a stream or of several directions.
+    """
+    if asked is None:
+        return None
+    if data.shards is not None or isinstance(data.train, JoinedCorpus):
+        raise ValueError(
+            "--guided-alignment: links belong to the pairs of one file of one direction; a stream "
+            "and several directions have none."
+        )
+    if asked == "eflomal":
+        forward, reverse = eflomal_links([data.train])
+        return [sorted(one & other) for one, other in zip(forward, reverse, strict=True)]
+    path = pathlib.Path(asked)
+    if not path.is_file():
+        raise ValueError(f'--guided-alignment: there is no file {path}; or give "eflomal".')
+    lines = path.read_text(encoding="utf-8-sig").splitlines()
+    if len(lines) != len(data.train):
+        raise ValueError(
+            f"--guided-alignment: {path} must have a line for each training pair that is kept, "
+            f"{len(data.train)}. It has {len(lines)}."
+        )
+    return _read(lines, path)
+
+
+def _read(lines, path):
+    found = []
+    for number, line in enumerate(lines, 1):
+        try:
+            found.append(read_pharaoh(line))
+        except ValueError as error:
+            raise ValueError(f"--guided-alignment: {path}, line {number}: {error}") from None
+    return found
+
+
+def eflomal_links(corpora, program=EFLOMAL):
+    """Links from source to target and the other way, sets for each pair of all corpora.
+
+    By eflomal (Östling & Tiedemann 2016, https://doi.org/10.1515/pralin-2016-0013): `pip install
+    eflomal`.
+
+    Raises:
+        ValueError: If its program is not installed, or fails.
+    """
+    if shutil.which(program) is None:
+        raise ValueError(f"There is no program {program}; `pip install eflomal` has it.")
+    with tempfile.TemporaryDirectory() as folder:
+        paths = {name: pathlib.Path(folder, name) for name in ("s", "t", "f", "r")}
+        for name, side in (("s", "sources"), ("t", "targets")):
+            lines = [" ".join(line.split()) for each in corpora for line in getattr(each, side)]
+            paths[name].write_text("\n".join(lines) + "\n", encoding="utf-8")
+        options = [part for name, path in paths.items() for part in (f"-{name}", str(path))]
+        done = subprocess.run([program, *options], capture_output=True, text=True)
+        if done.returncode:
+            said = done.stderr.strip().splitlines() or ["it says nothing"]
+            raise ValueError(f"{program} failed: {said[-1]}")
+        forward, reverse = (
+            [set(read_pharaoh(line)) for line in paths[name].read_text().splitlines()]
+            for name in ("f", "r")
+        )
+    return forward, reverse
+
+
+def teaching(model, tokenizer, data, links):
+    """A function of the path at which to keep a head that has learned the links; or None."""
+    if links is None:
+        return None
+
+    def teach(path):
+        corpus = data.train
+        head = learn_alignment(model, tokenizer, corpus.sources, corpus.targets, links)
+        head.save(path)
+
+    return teach
+
+
+class SeededTranslator(Translator):
+    """A `Translator` that draws by a seed and the text alone.
+
+    The random numbers of `Sampling(seed=...)` follow from a row's number, which is another one if
+    a corpus is shared out in other ways. Here they follow from the text. A text becomes the same
+    wherever it stands, up to the rounding of what is computed, so that a job that was killed or is
+    shared out goes on as it was begun.
+    """
+
+    def __init__(self, *arguments, seed):
+        super().__init__(*arguments)
+        self._seed = seed
+
+    def drawn(self, ids, most, rows):
+        """See `Translator.drawn`."""
+        if not isinstance(self.search, Sampling):
+            return super().drawn(ids, most, rows)
+        texts = tf.strings.reduce_join(tf.strings.as_string(ids), axis=1, separator=" ")
+        keys = tf.strings.to_hash_bucket_strong(texts, (1 << 31) - 1, [self._seed, 0])
+        beams = self.search.beams
+        return tf.map_fn(
+            lambda key: tf.random.stateless_uniform([most, beams], [key, self._seed]),
+            keys,
+            fn_output_signature=tf.TensorSpec([None, beams], tf.float32),
+        )
+
+
+def searching(predictor, search, seed, signature):
+    """The predictor of a translator that chooses tokens in another way.
+
+    What its own search must or must not choose stays so.
+
+    Args:
+        predictor: Of the translator.
+        search: "greedy" or "sample".
+        seed: Of what is drawn.
+        signature: "xla" compiles; all else does not.
+
+    Raises:
+        ValueError: If it is no translator, or its model and tokenizer are not there.
+    """
+    if predictor.kind != "translator":
+        raise ValueError(f"--search is of translators. Received: a {predictor.kind}")
+    try:
+        parts = predictor.model, predictor.tokenizer
+    except AttributeError as error:
+        raise ValueError(
+            f"--search {search} needs the folder of a run, or one with published weights: {error}"
+        ) from None
+    constraints = Constraints() if predictor.search is None else predictor.search.constraints
+    chosen = {"greedy": Greedy, "sample": Sampling}[search](constraints=constraints)
+    translator = SeededTranslator(*parts, chosen, seed=seed)
+    made = TranslatorPredictor(translator if signature == "xla" else translator.portable)
+    vars(made)["languages"] = translator.target_languages
+    made._made["served"] = translator  # what streams
+    return made
