@@ -112,7 +112,7 @@ def of_language_model(folder, config):
 
     def score(model):
         batches = language_model.windows(config, documents, model.padding_id)
-        model.compile(jit_compile=True, **training.of_tokens(model))
+        model.compile(jit_compile=True, **training.token_loss_and_metrics(model))
         found = model.evaluate(batches, verbose=0, return_dict=True)["cross_entropy"]
         bits = found * tokens / sum(len(text.encode()) for text in texts) / np.log(2)
         return {"bits_per_byte": round(bits, 4), "perplexity_per_token": round(np.exp(found), 2)}

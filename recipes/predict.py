@@ -31,7 +31,7 @@ from .lib.jobs import BAD_ROWS, LINE, loaded
 
 @dataclasses.dataclass(frozen=True)
 class Config(jobs.Asking):
-    """What is asked, and how."""
+    """The requests, and how they are answered."""
 
     raw: tyro.conf.Positional[tuple[str, ...]] = ()  # texts, or paths of images
     input: str | None = None  # a file, a pattern in quotes, or a folder: .txt, .tsv, .csv, .jsonl,
@@ -49,7 +49,7 @@ class Config(jobs.Asking):
 
 
 def ask(config):
-    """Prints the answers to what stands on the command line."""
+    """Prints the answers to the requests of the command line."""
     predictor = loaded(*config.asked)
     for number, answer in enumerate(predictor.each(config.raw)):
         if isinstance(answer, Refused):
@@ -58,7 +58,7 @@ def ask(config):
 
 
 def ask_streaming(config):
-    """Prints the texts that the texts on the command line lead to, while they are written."""
+    """Prints the continuation of each text of the command line while it is written."""
     predictor = loaded(*config.asked)
     if not hasattr(predictor, "stream"):
         raise ValueError(
@@ -76,7 +76,7 @@ def ask_streaming(config):
 
 
 def ask_many(config):
-    """Answers all rows of the input into the output folder; returns what was measured."""
+    """Answers all rows of the input into the output folder; returns measurements."""
     predictor = loaded(*config.asked)
     is_line = predictor.kind == "translator" and not config.scores
     form = config.format or ("txt" if is_line else "jsonl")
@@ -84,8 +84,8 @@ def ask_many(config):
         raise ValueError("--format must be jsonl beside --scores. Received: txt")
     if form == "txt" and predictor.kind not in LINE:
         raise ValueError(f"--format must be jsonl for a {predictor.kind}. Received: txt")
-    found = rows.find(config.input, predictor.takes, config.column, config.field)
-    measured = jobs.answer(config, predictor, found, config.output, form)
+    input_rows = rows.find(config.input, predictor.takes, config.column, config.field)
+    measured = jobs.answer(config, predictor, input_rows, config.output, form)
     output = pathlib.Path(config.output)
     if bad := measured["bad_rows"]:
         print(f"{bad:,} bad rows, which have no answer, are in {output / BAD_ROWS}")
@@ -94,7 +94,7 @@ def ask_many(config):
 
 
 def run(config):
-    """Answers what is given.
+    """Answers the command line or the input.
 
     Raises:
         ValueError: If both or neither of command line and files, or what cannot be.
@@ -112,7 +112,7 @@ def run(config):
 
 
 def main():
-    """The command line; bad input ends in one sentence."""
+    """Runs the command line."""
     run_command("predict", Config, __doc__, run, compiles=True)
 
 

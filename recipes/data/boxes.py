@@ -9,15 +9,7 @@ import tensorflow as tf
 from keras_transformers.vision import DetectionCorpus, read_coco
 from keras_transformers.vision.decoding import measured
 
-from .sources import (
-    download,
-    find_builder,
-    find_embedded,
-    own_files,
-    print_duplicates,
-    split_name,
-    splits_of,
-)
+from . import data_sets
 
 EMBEDDED = ("tree-crowns",)
 TRAINED_ON, TESTED_ON = ("YELL",), ("OSBS", "SOAP")  # parts of the names of the files
@@ -53,7 +45,7 @@ def load(dataset="tree-crowns", train=None, valid=None, test=None, data_dir=None
     """
     files = {"train": train, "valid": valid, "test": test}
     folders = {name: (images or {}).get(name) for name in files}
-    if own_files(files, every=True):
+    if data_sets.own_files(files, every=True):
         return _from_coco(files, folders)
     given = [f"--{name}-images" for name, folder in folders.items() if folder]
     if given:
@@ -61,13 +53,13 @@ def load(dataset="tree-crowns", train=None, valid=None, test=None, data_dir=None
     dataset = str(dataset)
     if dataset.startswith("tfds:"):
         return _from_tfds(dataset.removeprefix("tfds:"), data_dir)
-    name, folder = split_name(dataset, EMBEDDED)
+    name, folder = data_sets.split_name(dataset, EMBEDDED)
     if name is None:
         raise ValueError(
             f"There is no data set '{dataset}'. Choose {' or '.join(EMBEDDED)}, tfds:NAME (for "
             "instance tfds:coco/2017), or --train, --valid and --test, files in COCO's format."
         )
-    corpus = read_coco(find_embedded(name, name, folder) / "annotations.coco.json")
+    corpus = read_coco(data_sets.find_embedded(name, name, folder) / "annotations.coco.json")
     # Some are marked as dead, in the test scenes only: trees all the same.
     labels = [np.zeros_like(each) for each in corpus.labels]
     corpus = dataclasses.replace(corpus, classes=["Tree"], labels=labels)
@@ -103,12 +95,12 @@ def _with_boxes(data):
             raise ValueError(f"{corpus.summary()}. There is no box in it.")
     corpora = {"train": data.train, "valid": data.valid, "test": data.test}
     keys = {part: corpus.content_keys() for part, corpus in corpora.items() if corpus is not None}
-    print_duplicates(data.name, keys)
+    data_sets.print_duplicates(data.name, keys)
     return data
 
 
 def _from_tfds(name, data_dir):
-    builder = find_builder(name, data_dir)
+    builder = data_sets.find_builder(name, data_dir)
     import tensorflow_datasets as tfds  # there, or `find_builder` would have said so
 
     features = builder.info.features or {}
@@ -118,7 +110,7 @@ def _from_tfds(name, data_dir):
             f"tfds:{name} is no set of images with boxes: it needs `image`, and `objects` with "
             f"`bbox` and `label`, but its features are {', '.join(features)}."
         )
-    download(builder, name)
+    data_sets.download(builder, name)
 
     def read(split):
         # Left encoded: a photograph's file is a tenth of its pixels.
@@ -134,7 +126,7 @@ def _from_tfds(name, data_dir):
             f"tfds:{name} {split}", objects["label"].names, images, boxes, labels, crowds
         )
 
-    corpora = {ours: read(theirs) for ours, theirs in splits_of(builder, name).items()}
+    corpora = {ours: read(theirs) for ours, theirs in data_sets.splits_of(builder, name).items()}
     if "test" not in corpora or not corpora["test"].number_of_boxes():
         # COCO keeps the boxes of its test images to itself.
         if "valid" in corpora:

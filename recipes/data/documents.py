@@ -10,19 +10,7 @@ from keras_transformers.shards import Shards
 from keras_transformers.tables import LABELS, TEXTS
 from keras_transformers.text import TextCorpus, read_labelled, read_texts, row_of_labels
 
-from . import shakespeare
-from .sources import (
-    SAMPLE,
-    columns_of,
-    download,
-    find_builder,
-    held_out_of,
-    own_files,
-    print_duplicates,
-    shards_of,
-    split_name,
-    splits_of,
-)
+from . import data_sets, shakespeare
 
 DOCUMENTS = {"shakespeare": shakespeare.by_work, "shakespeare-scenes": shakespeare.by_scene}
 LABELLED = {"shakespeare-plays": shakespeare.passages}
@@ -40,13 +28,14 @@ class TextData:
     shards: Shards | None = None  # where they are a stream, of which `train` is a sample
 
     def corpora(self):
-        """Dict of split -> corpus."""
-        return {split: getattr(self, split) for split in PARTS}
+        """Returns a dict of split -> corpus."""
+        return {"train": self.train, "valid": self.valid, "test": self.test}
 
     def sample(self, **numbers):
-        """So many texts of each split, drawn at random."""
-        drawn = {name: getattr(self, name).sample(number) for name, number in numbers.items()}
-        return dataclasses.replace(self, **drawn)
+        """Returns random samples of splits, with a number of texts for each."""
+        corpora = self.corpora()
+        samples = {split: corpora[split].sample(number) for split, number in numbers.items()}
+        return dataclasses.replace(self, **samples)
 
 
 def load_documents(dataset="shakespeare", train=None, valid=None, test=None, data_dir=None):
@@ -107,20 +96,20 @@ def load_labelled(
         )
 
     def read(files):
-        return _read_labelled(files, separator, columns_of(columns) or None)
+        return _read_labelled(files, separator, data_sets.columns_of(columns) or None)
 
     return _load(dataset, (train, valid, test), data_dir, LABELLED, read, True)
 
 
 def _load(dataset, paths, data_dir, embedded, read, labelled):
     files = dict(zip(PARTS, paths, strict=True))
-    if own_files(files):
+    if data_sets.own_files(files):
         return _report_duplicates(TextData("own files", **read(files)))
     dataset = str(dataset)  # of a Path, too, the message is a sentence
     if dataset.startswith("tfds:"):
         name = dataset.removeprefix("tfds:")
         return _report_duplicates(TextData(dataset, **_from_tfds(name, data_dir, labelled)))
-    name, folder = split_name(dataset, embedded)
+    name, folder = data_sets.split_name(dataset, embedded)
     if name is None:
         raise ValueError(
             f"There is no data set '{dataset}'. Choose {' or '.join(embedded)}, tfds:NAME (for "
@@ -137,26 +126,28 @@ def _report_duplicates(data):
     labels = None
     if all(corpus.labels is not None for corpus in corpora.values()):
         labels = {split: list(map(str, corpus.labels)) for split, corpus in corpora.items()}
-    print_duplicates(data.name, {split: of.texts for split, of in corpora.items()}, labels)
+    data_sets.print_duplicates(
+        data.name, {split: of.texts for split, of in corpora.items()}, labels
+    )
     return data
 
 
 def _read_documents(files):
-    if shards := shards_of(files, [TEXTS]):
-        texts = [text.decode() for (text,) in shards.sample(SAMPLE)]
+    if shards := data_sets.shards_of(files, [TEXTS]):
+        texts = [text.decode() for (text,) in shards.sample(data_sets.SAMPLE)]
         corpora = {split: read_texts(files[split]) for split in ("valid", "test")}
         sample = TextCorpus(f"Sample of {shards.name}", texts)
         return {"train": sample, "shards": shards, **corpora}
     read = {split: read_texts(path) for split, path in files.items() if path}
     if len(read) < len(files):
         read["train"] = in_parts(read["train"], PIECE)
-    return held_out_of(read)
+    return data_sets.held_out_of(read)
 
 
 def _read_labelled(files, separator, columns):
-    if shards := shards_of(files, (TEXTS, LABELS), chosen=columns, row=list):
+    if shards := data_sets.shards_of(files, (TEXTS, LABELS), chosen=columns, row=list):
         classes, indicators = _classes_of(shards, separator)
-        name, rows = f"Sample of {shards.name}", shards.sample(SAMPLE)
+        name, rows = f"Sample of {shards.name}", shards.sample(data_sets.SAMPLE)
         train = TextCorpus.labelled(name, rows, classes, separator=separator)
         row = row_of_labels(classes, separator, indicators)
         stream = {"shards": dataclasses.replace(shards, row=row)}
@@ -167,7 +158,7 @@ def _read_labelled(files, separator, columns):
         for split in ("valid", "test")
         if files[split]
     }
-    return held_out_of({"train": train, **others, **stream})
+    return data_sets.held_out_of({"train": train, **others, **stream})
 
 
 def _classes_of(shards, separator):
@@ -193,7 +184,7 @@ def _classes_of(shards, separator):
 
 
 def _from_tfds(name, data_dir, labelled):
-    builder = find_builder(name, data_dir)
+    builder = data_sets.find_builder(name, data_dir)
     import tensorflow_datasets as tfds  # there, or `find_builder` would have said so
 
     features = builder.info.features or {}
@@ -207,7 +198,7 @@ def _from_tfds(name, data_dir, labelled):
         )
     text = "text" if "text" in texts else texts[0]
     label = ("label" if "label" in labels else labels[0]) if labelled else None
-    download(builder, name)
+    data_sets.download(builder, name)
 
     def read(split):
         examples = tfds.as_numpy(builder.as_dataset(split=split))
@@ -223,4 +214,6 @@ def _from_tfds(name, data_dir, labelled):
         )
         return corpus.checked("its texts are empty")
 
-    return held_out_of({ours: read(theirs) for ours, theirs in splits_of(builder, name).items()})
+    return data_sets.held_out_of(
+        {ours: read(theirs) for ours, theirs in data_sets.splits_of(builder, name).items()}
+    )

@@ -22,15 +22,7 @@ from keras_transformers.vision import (
 from keras_transformers.vision.reading import folders_in, parts_of_folder
 
 from ..lib.fine_tuning import is_published
-from .sources import (
-    download,
-    find_builder,
-    find_embedded,
-    print_duplicates,
-    separator_of,
-    split_name,
-    splits_of,
-)
+from . import data_sets
 
 EMBEDDED = ("fashion-mnist-12k",)
 IN_MEMORY = 2**31  # bytes of pixels; what has more is read from its files in every epoch
@@ -45,9 +37,13 @@ class ImageData:
     valid: ImageCorpus
     test: ImageCorpus
 
+    def corpora(self):
+        """Returns a dict of split -> corpus."""
+        return {"train": self.train, "valid": self.valid, "test": self.test}
+
     def mapped(self, change):
-        """The data with each corpus as a function gives it."""
-        corpora = {part: change(getattr(self, part)) for part in ("train", "valid", "test")}
+        """Returns the data with the results of a function of each corpus."""
+        corpora = {split: change(corpus) for split, corpus in self.corpora().items()}
         return dataclasses.replace(self, **corpora)
 
 
@@ -76,7 +72,7 @@ def load(dataset="fashion-mnist-12k", valid_share=0.05, data_dir=None, separator
         ValueError: If there is no such set, or it is unusable.
     """
     dataset, several = str(dataset), separator is not None
-    name, folder = split_name(dataset, EMBEDDED)
+    name, folder = data_sets.split_name(dataset, EMBEDDED)
     embedded = name and not (folder and pathlib.Path(dataset).is_dir())
     if several and (dataset.startswith("tfds:") or embedded):
         raise ValueError(
@@ -86,7 +82,7 @@ def load(dataset="fashion-mnist-12k", valid_share=0.05, data_dir=None, separator
     if dataset.startswith("tfds:"):
         corpora = _from_tfds(dataset.removeprefix("tfds:"), data_dir)
     elif embedded:
-        corpora = from_npz(find_embedded(name, f"{name}.npz", folder), name)
+        corpora = from_npz(data_sets.find_embedded(name, f"{name}.npz", folder), name)
     elif pathlib.Path(dataset).is_file():
         corpora = from_npz(pathlib.Path(dataset), pathlib.Path(dataset).stem, several)
     elif pathlib.Path(dataset).is_dir():
@@ -120,7 +116,7 @@ def _complete(dataset, corpora, valid_share, several):
         )
     keys = {part: corpus.content_keys() for part, corpus in corpora.items()}
     labels = {part: list(map(str, corpus.labels.tolist())) for part, corpus in corpora.items()}
-    print_duplicates(dataset, keys, labels)
+    data_sets.print_duplicates(dataset, keys, labels)
     return ImageData(dataset, **corpora)
 
 
@@ -132,7 +128,7 @@ def load_data(config):
         epoch to its batches; and batches to watch by.
     """
     of = config.data
-    data = load(of.dataset, separator=separator_of(of))
+    data = load(of.dataset, separator=data_sets.separator_of(of))
     if config.run.smoke:
         data = data.mapped(lambda corpus: corpus.split(0.03)[1])
     uses = {"to learn from": data.train, "to watch by": data.valid, "to score on": data.test}
@@ -152,7 +148,7 @@ def load_data(config):
 
 
 def _preprocessing(of, pretrained, corpus):
-    if is_published(pretrained):  # which takes images as it has learned from them
+    if is_published(pretrained):  # it takes images as it has learned from them
         size, theirs = (of.image_size, of.image_size), load_preprocessing(pretrained)
         return dataclasses.replace(theirs, image_size=size, resized=None, crop=of.crop)
     rough = Preprocessing(of.image_size, corpus.channels, crop=of.crop)
@@ -181,7 +177,7 @@ def batch_of(config, corpus):
 
 
 def _from_tfds(name, data_dir):
-    builder = find_builder(name, data_dir)
+    builder = data_sets.find_builder(name, data_dir)
     import tensorflow_datasets as tfds  # there, or `find_builder` would have said so
 
     features = builder.info.features or {}
@@ -197,7 +193,7 @@ def _from_tfds(name, data_dir):
             f"example, but its features are {', '.join(features)}."
         )
     image, label = images[0], "label" if "label" in labels else labels[0]
-    download(builder, name)
+    data_sets.download(builder, name)
 
     def read(split):
         # Left encoded: a photograph's file is a tenth of its pixels.
@@ -210,7 +206,7 @@ def _from_tfds(name, data_dir):
             features[label].names,
         )
 
-    return {ours: read(theirs) for ours, theirs in splits_of(builder, name).items()}
+    return {ours: read(theirs) for ours, theirs in data_sets.splits_of(builder, name).items()}
 
 
 FOR_SEVERAL = (

@@ -8,7 +8,7 @@ from keras_transformers.core.words import without_context
 from keras_transformers.tables import is_pattern
 from keras_transformers.text import Mixture, PairCorpus, read_pairs
 
-from .sources import held_out_of
+from .data_sets import held_out_of
 
 DIRECTION = re.compile(r"([A-Za-z0-9_]+)-([A-Za-z0-9_]+)")
 
@@ -166,7 +166,6 @@ def of_files(files, read):
     }
 
 
-SIDES = ("sources", "targets")
 TAG = "<bt>"  # before sources that were translated back (Caswell et al. 2019)
 
 
@@ -302,8 +301,8 @@ def extended(data, files, upsample=1.0):
         raise ValueError("--extra is for data in memory. Received: a stream for --train")
     pairs = collections.defaultdict(list)
     left_out, names = (collections.defaultdict(kind) for kind in (collections.Counter, dict))
-    held_out = [[*getattr(data.valid, side), *getattr(data.test, side)] for side in SIDES]
-    seen = [{*without_context(texts)} for texts in held_out]
+    held_out_sources = {*without_context([*data.valid.sources, *data.test.sources])}
+    held_out_targets = {*without_context([*data.valid.targets, *data.test.targets])}
     for given in files:
         direction, path = _direction(str(given), getattr(data.train, "parts", {}))
         corpus, first = read_pairs(path), None
@@ -312,7 +311,7 @@ def extended(data, files, upsample=1.0):
             origin = direction, bare is not source
             names[origin][corpus.name] = True
             first = first or origin
-            if bare.strip() in seen[0] or target in seen[1]:
+            if bare.strip() in held_out_sources or target in held_out_targets:
                 left_out[origin]["with a side in the validation or test set"] += 1
             else:
                 pairs[origin].append((bare, target))

@@ -13,7 +13,7 @@ from keras_transformers.tables import (
     table_rows,
 )
 
-from .sources import columns_of
+from .data_sets import columns_of
 
 KINDS = (".tsv", ".jsonl", ".parquet")
 GROUP = 65_536  # rows of Parquet that are written together

@@ -6,7 +6,7 @@ import re
 
 from keras_transformers.text import TextCorpus
 
-from .sources import find_embedded
+from .data_sets import find_embedded
 
 FILE = "shakespeare.txt.gz"
 # The title stands above its author, and a scene begins with one of these words.
@@ -24,7 +24,7 @@ def works(folder=None):
     """All 42 works: dict of title -> text, title and author left out.
 
     Args:
-        folder: Of the file, see `sources.find_embedded`.
+        folder: Of the file, see `data_sets.find_embedded`.
     """
     path = find_embedded("shakespeare", FILE, folder)
     text = gzip.decompress(path.read_bytes()).decode("utf-8").replace("\r\n", "\n")
@@ -70,7 +70,7 @@ def passages(words=40, folder=None):
 
     Args:
         words: Length of a passage. What is left over at the end of a scene is left out.
-        folder: Of the file, see `sources.find_embedded`.
+        folder: Of the file, see `data_sets.find_embedded`.
 
     Returns:
         Dict of split -> `TextCorpus` with labels.

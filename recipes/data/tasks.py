@@ -24,7 +24,7 @@ class Task:
 
     def head(self, number):
         """The first examples of each split."""
-        splits = {name: getattr(self, name) for name in ("train", "valid", "test")}
+        splits = {"train": self.train, "valid": self.valid, "test": self.test}
         return dataclasses.replace(
             self, **{name: (x[:number], y[:number]) for name, (x, y) in splits.items()}
         )

@@ -20,29 +20,17 @@ from keras_transformers.text import (
 from keras_transformers.text.tokenizers import mark_of_context
 from keras_transformers.training import text_normalization
 
+from . import data_sets
 from .joined_corpora import DIRECTION, JoinedCorpus, extended, named, of_files, several, targets_of
-from .sources import (
-    SAMPLE,
-    columns_of,
-    download,
-    find_builder,
-    find_embedded,
-    held_out_of,
-    own_files,
-    print_duplicates,
-    shards_of,
-    split_name,
-    splits_of,
-)
 
 EMBEDDED = {"ui.en-de": ("English", "German"), "bible.en-es": ("English", "Spanish")}
 
 
 @dataclasses.dataclass(frozen=True)
 class TranslationData:
-    """Pairs to learn from, to choose by and to score on, and what is translated into what.
+    """Pairs for training, validation and the test, and the names of both languages.
 
-    The three are `PairCorpus`es; of several directions, `JoinedCorpus`es.
+    The three are of type `PairCorpus`; with several directions, of type `JoinedCorpus`.
     """
 
     name: str
@@ -54,25 +42,32 @@ class TranslationData:
     shards: Shards | None = None  # where they are a stream, of which `train` is a sample
     context: int = 0  # previous sources that stand before each, at most
 
+    def corpora(self):
+        """Returns a dict of split -> corpus."""
+        return {"train": self.train, "valid": self.valid, "test": self.test}
+
     def head(self, **numbers):
-        """The first pairs of each split, so many."""
-        kept = {split: getattr(self, split).head(number) for split, number in numbers.items()}
-        return dataclasses.replace(self, **kept)
+        """Returns the first pairs of splits, with a number of pairs for each."""
+        corpora = self.corpora()
+        heads = {split: corpora[split].head(number) for split, number in numbers.items()}
+        return dataclasses.replace(self, **heads)
 
     def reversed(self):
-        """What translates the other way round, of the same splits.
+        """Returns the pairs of the other direction of translation, in the same splits.
 
         Raises:
             ValueError: If there are several directions, which have their names, or a stream.
         """
-        corpora = {split: getattr(self, split) for split in PARTS}
+        corpora = self.corpora()
         if self.shards is not None or any(isinstance(x, JoinedCorpus) for x in corpora.values()):
             raise ValueError(
                 "--reverse is of one direction in memory. Exchange the --columns of a stream; name "
                 "each of several directions as its columns are."
             )
-        for split, of in corpora.items():
-            corpora[split] = dataclasses.replace(of, sources=of.targets, targets=of.sources)
+        for split, corpus in corpora.items():
+            corpora[split] = dataclasses.replace(
+                corpus, sources=corpus.targets, targets=corpus.sources
+            )
         languages = {
             "source_language": self.target_language,
             "target_language": self.source_language,
@@ -122,7 +117,7 @@ def load(
     """
     if context and reverse:
         raise ValueError("--context: with --reverse it would be of targets; exchange the columns.")
-    columns = columns_of(columns)
+    columns = data_sets.columns_of(columns)
     data = _load(dataset, train, valid, test, data_dir, columns, temperature, context)
     _report_duplicates(data)
     return extended(data.reversed() if reverse else data, extra, upsample)
@@ -133,18 +128,17 @@ def _report_duplicates(data):
     if data.shards is not None:
         return
     sources = collections.defaultdict(dict)
-    for split in PARTS:
-        corpus = getattr(data, split)
+    for split, corpus in data.corpora().items():
         for direction, part in getattr(corpus, "parts", {data.name: corpus}).items():
             sources[direction][split] = without_context(part.sources)
     for direction, of_direction in sources.items():
-        print_duplicates(direction, of_direction)
+        data_sets.print_duplicates(direction, of_direction)
 
 
 def _load(dataset, train, valid, test, data_dir, columns, temperature, context):
     files = {"train": several(train), "valid": several(valid), "test": several(test)}
     read = functools.partial(read_pairs, columns=columns or None, context=context)
-    if context and not own_files(files):
+    if context and not data_sets.own_files(files):
         raise ValueError(
             "--context: give files whose rows are in the order of documents, by --train; those of "
             f"data sets are shuffled. Received: {', '.join(map(str, several(dataset)))}"
@@ -155,31 +149,31 @@ def _load(dataset, train, valid, test, data_dir, columns, temperature, context):
         return TranslationData(", ".join(found["train"]), **corpora, context=context)
     (dataset,) = several(dataset)
     files = {split: given[0] if given else None for split, given in files.items()}
-    if own_files(files):
-        if shards := shards_of(files, PAIRS, chosen=columns or None):
+    if data_sets.own_files(files):
+        if shards := data_sets.shards_of(files, PAIRS, chosen=columns or None):
             if context:
                 raise ValueError(f"--context: {files['train']} is a stream, which is shuffled.")
             return _of_shards(shards, files["valid"], files["test"], columns or None)
         corpora = {split: read(path) for split, path in files.items() if path}
-        return TranslationData("own files", **held_out_of(corpora), context=context)
+        return TranslationData("own files", **data_sets.held_out_of(corpora), context=context)
     dataset = str(dataset)  # of a Path, too, the message is a sentence
     if dataset.startswith("tfds:"):
         return _from_tfds(dataset.removeprefix("tfds:"), data_dir)
-    name, folder = split_name(dataset, EMBEDDED)
+    name, folder = data_sets.split_name(dataset, EMBEDDED)
     if name is None:
         raise ValueError(
             f"There is no data set '{dataset}'. Choose {' or '.join(EMBEDDED)}, tfds:NAME (for "
             "instance tfds:ted_hrlr_translate/pt_to_en), or give your own files with --train, "
             "--valid and --test."
         )
-    there = find_embedded(name, name, folder)
+    there = data_sets.find_embedded(name, name, folder)
     files = (next(there.glob(f"{split}.tsv.*")) for split in PARTS)  # packed by gzip or xz
     return TranslationData(name, *map(read_pairs, files), *EMBEDDED[name])
 
 
 def _directions(dataset, files, data_dir, read):
     """Dict of split -> dict of direction -> corpus; None where there is one direction alone."""
-    if own_files(files):
+    if data_sets.own_files(files):
         found = {split: named(given, f"--{split}") for split, given in files.items()}
         if not any(found.values()):
             return None
@@ -195,7 +189,7 @@ def _directions(dataset, files, data_dir, read):
         return None
     sets = named([_with_direction(name) for name in each], "--dataset")
     sets = {name: load(which, data_dir=data_dir) for name, which in sets.items()}
-    return {split: {name: getattr(of, split) for name, of in sets.items()} for split in files}
+    return {split: {name: data.corpora()[split] for name, data in sets.items()} for split in files}
 
 
 def _with_direction(dataset):
@@ -205,14 +199,16 @@ def _with_direction(dataset):
 
 
 def _of_shards(shards, valid, test, columns):
-    pairs = ((source.decode(), target.decode()) for source, target in shards.sample(SAMPLE))
+    pairs = (
+        (source.decode(), target.decode()) for source, target in shards.sample(data_sets.SAMPLE)
+    )
     sample = PairCorpus.from_pairs(f"Sample of {shards.name}", pairs)
     others = (read_pairs(path, columns=columns) for path in (valid, test))
     return TranslationData("own files", sample, *others, shards=shards)
 
 
 def _from_tfds(name, data_dir):
-    builder = find_builder(name, data_dir)
+    builder = data_sets.find_builder(name, data_dir)
     import tensorflow_datasets as tfds  # there, or `find_builder` would have said so
 
     features = builder.info.features or {}
@@ -224,8 +220,8 @@ def _from_tfds(name, data_dir):
         )
     keys = builder.info.supervised_keys
     source, target = keys if keys and set(keys) == set(texts) else texts
-    download(builder, name)
-    found = splits_of(builder, name)
+    data_sets.download(builder, name)
+    found = data_sets.splits_of(builder, name)
     missing = [split for split in PARTS if split not in found]
     if missing:
         raise ValueError(

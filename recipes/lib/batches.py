@@ -10,7 +10,7 @@ import tensorflow as tf
 from keras_transformers.shards import ShardStream
 from keras_transformers.training import several_hot
 
-from ..data.sources import separator_of
+from ..data.data_sets import separator_of
 
 LOOKED_AT = 50  # batches of a stream that say how full rows are
 

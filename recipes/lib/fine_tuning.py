@@ -159,7 +159,7 @@ def _publish(model, tokenizer, classes, preprocessing, path):
         pretrained.save_preprocessing(preprocessing, path, detection)
 
 
-def adapt(config, model, new=()):
+def add_adapter(config, model, new=()):
     """Gives a built model the adapter that `--lora` asks for; all else but `new` is frozen.
 
     Args:

@@ -4,6 +4,7 @@ import itertools
 from functools import partial
 from textwrap import shorten
 
+import keras
 import numpy as np
 import tensorflow as tf
 
@@ -15,8 +16,52 @@ from keras_transformers.inspection import (
     attention_rollout,
 )
 from keras_transformers.models import ViT
-from keras_transformers.training import score_classes, score_labels
+from keras_transformers.training import (
+    AdamW,
+    classification_accuracy,
+    classification_loss,
+    score_classes,
+    score_labels,
+)
+from keras_transformers.vision import WaitingClock
 from keras_transformers.visualization import comparison, confusion_matrix, images_with_attention
+
+from . import training
+from .fine_tuning import unfreezing_callbacks
+
+HEADS = "(distillation_)?head"  # paths of the heads of image classifiers
+
+
+def compile_classifier(config, model):
+    """Compiles a model of labelled images, whose head is new."""
+    numbers, kind = config.training, model.problem_type
+    averages = {"use_ema": numbers.ema is not None, "ema_momentum": numbers.ema or 0.99}
+    optimizer = training.make_optimizer(
+        config, AdamW, beta_2=0.98, global_clipnorm=numbers.clip_norm, **averages
+    )
+    loss = classification_loss(kind, numbers.label_smoothing)
+    metrics = [classification_accuracy(kind)]
+    return training.compile_model(config, model, optimizer, new=HEADS, loss=loss, metrics=metrics)
+
+
+def fit_images(config, folder, model, batches, valid, number):
+    """Fits a classifier to `number` images.
+
+    Returns:
+        The history, and a dict of what was measured on the way.
+    """
+    clock, batch_size = WaitingClock(), min(config.training.batch_size, number)
+    steps = number // batch_size
+    callbacks = [keras.callbacks.SwapEMAWeights()] if config.training.ema else []
+    callbacks += unfreezing_callbacks(config, steps)
+    options = {"watch": clock.watch, "validation_data": valid}
+    history = training.fit(config, folder, model, batches, steps, callbacks, **options)
+    seconds = history["seconds"]
+    epoch_seconds = np.median(np.diff(seconds)) if len(seconds) > 1 else seconds[0]
+    return history, {
+        "share_of_time_waiting_for_data": float(clock.seconds.numpy()) / seconds[-1],
+        "images_per_second": float(steps * batch_size / epoch_seconds),
+    }
 
 
 def score(probabilities, corpus, history):

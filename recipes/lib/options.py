@@ -58,7 +58,7 @@ class Run:
 # Adapters learn best at ten times the rate of full fine-tuning (Schulman et al. 2025, "LoRA without
 # regret").
 LORA_RATE = 10
-OF_HOSTS = "KERAS_DISTRIBUTION_"  # the variables that Keras reads
+HOST_VARIABLES = "KERAS_DISTRIBUTION_"  # the variables that Keras reads
 TERMINATED = 128 + signal.SIGTERM  # the status of a run that SIGTERM has ended
 OF_THIS_PROCESS = ("output", "resume", "overwrite", "config", "devices", "hosts")
 OF_THIS_PROCESS += ("checkpoint_minutes", "checkpoint_steps", "compile_cache", "measure")
@@ -66,8 +66,8 @@ SCHEDULE_OPTIONS = ("minutes", "epochs")  # may change in a resumed run, whose w
 
 
 def numbers(config):
-    """Dict of option -> value, of all groups."""
-    groups = (getattr(config, field.name) for field in dataclasses.fields(config))
+    """Returns a dict of option -> value of all groups."""
+    groups = vars(config).values()
     options = {name: value for group in groups for name, value in vars(group).items()}
     del options["user_options"]  # not an option
     return options
@@ -83,10 +83,9 @@ def identity(config):
 def changed(config, /, **given):
     """The configuration with other numbers; TypeError if it has none of such a name."""
     groups, unknown = {}, set(given)
-    for field in dataclasses.fields(config):
-        group = getattr(config, field.name)
+    for group_name, group in vars(config).items():
         own = {name: given[name] for name in vars(group) if name in given}
-        groups[field.name] = dataclasses.replace(group, **own)
+        groups[group_name] = dataclasses.replace(group, **own)
         unknown -= own.keys()
     if unknown:
         raise TypeError(f"{type(config).__name__} has no {', '.join(sorted(unknown))}")
@@ -170,7 +169,7 @@ def on_devices(devices, hosts=False):
     Raises:
         ValueError: If there are fewer devices, or several hosts and no `devices`.
     """
-    if hosts or any(name.startswith(OF_HOSTS) for name in os.environ):
+    if hosts or any(name.startswith(HOST_VARIABLES) for name in os.environ):
         if devices is None:
             raise ValueError("--devices must say how the hosts' devices share the work.")
         distribution.initialize()
@@ -220,8 +219,11 @@ def _sources(kind, given):
         base = changed(base, **{name: _hashable(value) for name, value in begun.items()})
     else:
         folder = given.get("pretrained")
-        presets = _presets(kind, "PUBLISHED", folder) if is_published(folder) else {}
-        presets |= _presets(kind, "SMOKE", folder) if given["smoke"] else {}
+        presets = {}
+        if is_published(folder):
+            presets |= _preset_numbers(getattr(kind, "PUBLISHED", {}), folder)
+        if given["smoke"]:
+            presets |= _preset_numbers(getattr(kind, "SMOKE", {}), folder)
         base = changed(base, **presets)
         most = positions(folder)
         if most and numbers(base).get("row_length", 0) > most:
@@ -233,9 +235,9 @@ def _sources(kind, given):
     return base, changed(base, **lists, user_options=tuple(found)), options
 
 
-def _presets(kind, name, folder):
-    presets = getattr(kind, name, {}).items()
-    return {name: value(folder) if callable(value) else value for name, value in presets}
+def _preset_numbers(presets, folder):
+    """Returns the numbers of presets, some of which are functions of the published folder."""
+    return {name: x(folder) if callable(x) else x for name, x in presets.items()}
 
 
 def _checked(config, base):

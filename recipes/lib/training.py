@@ -1,7 +1,8 @@
-"""How every recipe trains and reports: it begins, compiles, fits and finishes.
+"""The stages of every run: start, build, compile, fit, continue on TensorFlow, finish.
 
-Configurations are those of `recipes.lib.options`, with a group `training` that has `learning_rate`,
-`weight_decay`, `warmup_steps`, `epochs`, `decay` and optionally `minutes`.
+A recipe loads its data between the first two, and scores before the last. Configurations are those
+of `recipes.lib.options`. Their group `training` has `learning_rate`, `weight_decay`,
+`warmup_steps`, `epochs`, `decay` and optionally `minutes`.
 """
 
 import contextlib
@@ -18,13 +19,9 @@ from keras_transformers.layers import rematerialized_blocks
 from keras_transformers.precision import is_quantised
 from keras_transformers.shards import ShardStream
 from keras_transformers.training import (
-    AdamW,
     BudgetedDecay,
     ExactResume,
     Throughput,
-    TranslationScores,
-    classification_accuracy,
-    classification_loss,
     keep_freed_memory,
     token_learning,
 )
@@ -33,25 +30,27 @@ from keras_transformers.visualization import training_curves
 from . import pace
 from .batches import first_epoch, report_left_out
 from .command_line import raise_at_interrupt
-from .fine_tuning import adapt, merge_adapter, set_layer_depths, unfreezing_callbacks
+from .fine_tuning import add_adapter, merge_adapter, set_layer_depths
 from .folder import Clock, RunFolder, still_learning
-from .options import OF_HOSTS, identity, numbers
+from .options import HOST_VARIABLES, identity, numbers
 from .progress import Progress, announce
 
-HEADS = "(distillation_)?head"  # of classifiers of images
+# Start.
 
 
 def start_run(config):
-    """What every run begins with: memory, seeds, precision and its `RunFolder`, which it gives.
+    """Starts a run: checks its folder, prints what will happen, sets seeds and precision.
 
     Nothing in the folder changes before training, see `RunFolder.begin`.
+
+    Returns:
+        The `RunFolder`.
     """
     run = config.run
     folder = RunFolder(run.output, run.resume, run.overwrite, identity(config))
     write_options(config, folder)
     folder.recipe = type(config).__module__
-    name = "minutes" if getattr(config.training, "minutes", None) else "epochs"
-    folder.longer = {name: 3 * of} if (of := getattr(config.training, name, None)) else None
+    folder.longer = _longer_run(config.training)
     announce(config)
     keep_freed_memory()
     keras.utils.set_random_seed(run.seed)
@@ -66,18 +65,19 @@ def write_options(config, folder):
     folder.track(config.run.track, numbers(config))
 
 
-def start_next_model(config, seed):
-    """Before the next model of a run: frees the last one, which compiled programs would hold."""
-    before = keras.distribution.distribution()
-    keras.backend.clear_session()  # which forgets precision and devices too
-    keras.config.set_dtype_policy(config.run.precision)
-    if before is not None:
-        keras.distribution.set_distribution(before)
-    keras.utils.set_random_seed(seed)
+def _longer_run(training):
+    """Returns the options of a run three times as long; None if nothing limits the run."""
+    if getattr(training, "minutes", None):
+        return {"minutes": 3 * training.minutes}
+    epochs = getattr(training, "epochs", None)
+    return {"epochs": 3 * epochs} if epochs else None
+
+
+# Build.
 
 
 def model_scope(config):
-    """The scope in which models are made."""
+    """Returns the scope in which models are made."""
     return rematerialized_blocks() if config.run.rematerialize else contextlib.nullcontext()
 
 
@@ -110,142 +110,153 @@ def build_for_machine(config, folder, build, batches):
         return chosen, build(chosen)
 
 
-def optimizer(config, kind, **options):
-    """An optimizer with the numbers of the run."""
-    rates = {name: getattr(config.training, name) for name in ("learning_rate", "weight_decay")}
-    return kind(gradient_accumulation_steps=config.run.accumulate, **(rates | options))
+def start_next_model(config, seed):
+    """Frees the last model of a run, which compiled programs would hold, before the next one."""
+    devices = keras.distribution.distribution()
+    keras.backend.clear_session()  # which forgets precision and devices too
+    keras.config.set_dtype_policy(config.run.precision)
+    if devices is not None:
+        keras.distribution.set_distribution(devices)
+    keras.utils.set_random_seed(seed)
 
 
-def prepared(config, model, optimizer, shape=None, new=(), **options):
-    """Compiles a model, and builds it with its optimizer; with `--lora` it has an adapter first.
+# Compile.
+
+
+def make_optimizer(config, kind, **options):
+    """Returns an optimizer of a class, with the numbers of the run."""
+    options = {
+        "learning_rate": config.training.learning_rate,
+        "weight_decay": config.training.weight_decay,
+        **options,
+    }
+    return kind(gradient_accumulation_steps=config.run.accumulate, **options)
+
+
+def compile_model(config, model, optimizer, shape=None, new=(), **options):
+    """Compiles a model, and builds it with its optimizer; with `--lora` it gets an adapter first.
 
     Args:
-        shape: Of its inputs, if it may not be built.
+        shape: The shape of its inputs, for a model that may not be built.
         new: Parts of paths of weights that are new, and learn beside an adapter.
-        **options: Of `model.compile`: loss and metrics.
+        **options: Arguments of `model.compile`: loss and metrics.
 
     Raises:
         ValueError: If the weights are quantised, and there is no `--lora`.
     """
     # XLA compiles, but not where TensorFlow copies a model to several devices.
-    alone = config.run.devices is None or keras.backend.backend() == "jax"
+    is_alone = config.run.devices is None or keras.backend.backend() == "jax"
     if shape is not None and not model.built:
         model.build(shape)
     set_layer_depths(config, model, optimizer)
     if config.run.lora is not None:
-        adapt(config, model, new)
+        add_adapter(config, model, new)
     elif is_quantised(model):
         raise ValueError(
             f"--pretrained: {config.model.pretrained} has weights of few bits, which are not "
             "trained; with --lora, a rank, adapters are trained beside them."
         )
-    return fitting.prepared(model, optimizer, alone, **options)
+    return fitting.prepared(model, optimizer, is_alone, **options)
 
 
-def of_tokens(model, label_smoothing=0.0, r_drop=0.0):
-    """Loss and metrics of a model that predicts tokens; padding counts for nothing."""
+def token_loss_and_metrics(model, label_smoothing=0.0, r_drop=0.0):
+    """Returns loss and metrics of a model that predicts tokens; padding has no weight."""
     return token_learning(getattr(model, "padding_id", 0), label_smoothing, model, r_drop)
 
 
-def classifier(config, model):
-    """`prepared` for a model of labelled images, whose head is new."""
-    of, kind = config.training, model.problem_type
-    averaged = {"use_ema": of.ema is not None, "ema_momentum": of.ema or 0.99}
-    adam = optimizer(config, AdamW, beta_2=0.98, global_clipnorm=of.clip_norm, **averaged)
-    loss = classification_loss(kind, of.label_smoothing)
-    metrics = [classification_accuracy(kind)]
-    return prepared(config, model, adam, new=HEADS, loss=loss, metrics=metrics)
+# Fit.
 
 
 def fit(config, folder, model, make, steps, callbacks=(), *, epochs=None, name=None, **options):
-    """`model.fit` by the schedule of the configuration; `--resume` goes on where it was killed.
+    """Fits a model by the schedule of the configuration; `--resume` goes on where it was killed.
 
     Args:
         config: The learning rate warms up to its peak, and decays to reach 0 after `epochs` or
             `minutes`, whichever end first.
         folder: The `RunFolder`.
-        model: Compiled.
-        make: Function from the number of an epoch to its dataset, see `streams.epochs`; or a
+        model: A compiled model.
+        make: A function from the number of an epoch to its dataset, see `streams.epochs`; or a
             `ShardStream`.
-        steps: Batches of an epoch; `--accumulate` of them make a step of the schedule.
-        callbacks: More of them.
-        epochs: At most; None for those of the configuration.
-        name: Of the model, where one run fits several: `history.csv` is then not written.
-        **options: Of `model.fit`; and `watch`, a function that wraps the whole dataset.
+        steps: The number of batches of an epoch; `--accumulate` of them make a step of the
+            schedule.
+        callbacks: More callbacks.
+        epochs: The most epochs; None for those of the configuration.
+        name: The name of the model, if one run fits several: `history.csv` is then not written.
+        **options: Arguments of `model.fit`; and `watch`, a function that wraps the whole dataset.
 
     Returns:
         The history, a dict.
     """
-    run, of = config.run, config.training
-    epochs = epochs or of.epochs
+    epochs = epochs or config.training.epochs
     folder.begin(model)
-    schedule = BudgetedDecay(
-        of.learning_rate,
-        of.warmup_steps,
-        max(epochs * steps // (run.accumulate or 1), 1),
-        getattr(of, "minutes", None),
-        of.decay,
-    )
-    kept = folder.callbacks(name)
-    resume = ExactResume(
-        folder.shared / "checkpoints" / (name or "training"),
-        run.checkpoint_minutes,
-        run.checkpoint_steps,
-        resume=run.resume,
-        identity=folder.checkpoint_identity(),
-    )
-    every = [distribution.Guard(), schedule, *callbacks, *kept, Clock(folder)]
-    every.append(Progress(schedule, pace.documented_steps(config)))
+    schedule = _schedule(config, steps, epochs)
+    resume = _checkpoints(config, folder, name)
+    callbacks = [
+        distribution.Guard(),
+        schedule,
+        *callbacks,
+        *folder.callbacks(name),
+        Clock(folder),
+        Progress(schedule, pace.documented_steps(config)),
+    ]
     try:
         history = fitting.fit_epochs(
-            model, make, steps, epochs, resume.after(every), resume.start, **options
+            model, make, steps, epochs, resume.after(callbacks), resume.start, **options
         )
     except Exception:
-        print()  # or what is said of it would stand behind the progress bar
+        print()  # the message would stand behind the progress bar
         raise
-    raise_at_interrupt()  # `ExactResume` has seen to it until now
+    raise_at_interrupt()  # `ExactResume` has handled interrupts until now
     report_left_out(make)
-    if not np.isfinite(history.get("loss", [0.0])[-1]):
-        raise ValueError(
-            f"The loss became NaN or infinite in epoch {len(history['loss'])}. Nothing is scored "
-            f"or exported. Try a lower --learning-rate than {of.learning_rate:g}."
-        )
+    _check_loss(config, history)
     merge_adapter(config, folder, model, name)
     return history
 
 
-def fit_images(config, folder, model, batches, valid, number):
-    """`fit` of a classifier of so many images.
+def _schedule(config, steps, epochs):
+    """Returns the learning-rate schedule of the configuration."""
+    training = config.training
+    return BudgetedDecay(
+        training.learning_rate,
+        training.warmup_steps,
+        max(epochs * steps // (config.run.accumulate or 1), 1),
+        getattr(training, "minutes", None),
+        training.decay,
+    )
 
-    Returns:
-        The history, and what was measured on the way.
-    """
-    from keras_transformers.vision import WaitingClock
 
-    clock, size = WaitingClock(), min(config.training.batch_size, number)
-    callbacks = [keras.callbacks.SwapEMAWeights()] if config.training.ema else []
-    callbacks += unfreezing_callbacks(config, number // size)
-    watched = {"watch": clock.watch, "validation_data": valid}
-    history = fit(config, folder, model, batches, number // size, callbacks, **watched)
-    seconds = history["seconds"]
-    epoch = np.median(np.diff(seconds)) if len(seconds) > 1 else seconds[0]
-    return history, {
-        "share_of_time_waiting_for_data": float(clock.seconds.numpy()) / seconds[-1],
-        "images_per_second": float(number // size * size / epoch),
-    }
+def _checkpoints(config, folder, name):
+    """Returns the callback that writes checkpoints, and reads one if the run is resumed."""
+    return ExactResume(
+        folder.shared / "checkpoints" / (name or "training"),
+        config.run.checkpoint_minutes,
+        config.run.checkpoint_steps,
+        resume=config.run.resume,
+        identity=folder.checkpoint_identity(),
+    )
+
+
+def _check_loss(config, history):
+    """Raises a ValueError if the last loss is no finite number."""
+    if not np.isfinite(history.get("loss", [0.0])[-1]):
+        raise ValueError(
+            f"The loss became NaN or infinite in epoch {len(history['loss'])}. Nothing is scored "
+            "or exported. Try a lower --learning-rate than "
+            f"{config.training.learning_rate:g}."
+        )
 
 
 def fit_texts(config, folder, model, batches, valid, sequences, best, callbacks=()):
-    """`fit` of a model of texts, back to the weights of the best epoch.
+    """Fits a model of texts, and goes back to the weights of the best epoch.
 
     Args:
-        batches: Function from the number of an epoch to its dataset of `(inputs, labels)`; the
-            first is gone through beforehand. Or a `ShardStream` of them, of which an epoch is
+        batches: A function from the number of an epoch to its dataset of `(inputs, labels)`, whose
+            first epoch is read before training; or a `ShardStream` of them, of which an epoch is
             `steps_per_epoch` batches.
-        valid: The same, for validation.
+        valid: A dataset of the same for validation.
         sequences: Names of the inputs that are ids; tokens of the last are counted for the speed.
         best: Arguments of `RunFolder.keep_best`.
-        callbacks: More of them, which run before the best epoch is looked for.
+        callbacks: More callbacks, which run before the best epoch is looked for.
 
     Returns:
         The history, the share of positions that hold real tokens, and tokens a second.
@@ -259,23 +270,17 @@ def fit_texts(config, folder, model, batches, valid, sequences, best, callbacks=
     print(f"{steps} batches an epoch; {share:.1%} of their positions hold real tokens")
     real = sum(np.sum(inputs[sequences[-1]].numpy() != padding) for inputs, _ in epoch)
     throughput = Throughput(int(real * steps / len(epoch)))
-    history = fit(
-        config,
-        folder,
-        model,
-        batches,
-        steps,
-        [throughput, *callbacks, *folder.keep_best(*best)],
-        validation_data=counted(valid),
-    )
+    callbacks = [throughput, *callbacks, *folder.keep_best(*best)]
+    valid = counted(valid)
+    history = fit(config, folder, model, batches, steps, callbacks, validation_data=valid)
     return history, share, float(np.median(throughput.rates))
 
 
 def fit_tokens(config, folder, model, batches, valid):
-    """`fit_texts` of a model that predicts tokens, by its validation loss.
+    """Fits a model that predicts tokens with `fit_texts`; the validation loss tells the best epoch.
 
     Returns:
-        The history, and what was measured on the way.
+        The history, and a dict of what was measured on the way.
     """
     best = ("val_loss", "min", config.training.patience)
     history, share, rate = fit_texts(config, folder, model, batches, valid, ["ids"], best)
@@ -286,75 +291,53 @@ def fit_tokens(config, folder, model, batches, valid):
     }
 
 
-def fit_translations(config, folder, model, batches, valid, scored, translate, callbacks=()):
-    """Fits a translator with `fit_texts`, and keeps the epoch with the best validation BLEU.
-
-    Args:
-        scored: The corpus of validation pairs that are translated and scored.
-        translate: A function from their sources to translations.
-        callbacks: More of them.
-
-    Returns:
-        The history, and what was measured on the way.
-    """
-    of, sources, targets = config.training, scored.sources, scored.targets
-    tokenize = config.decoding.bleu_tokenizer
-    groups = getattr(scored, "directions", None)
-    scores = TranslationScores(
-        translate, sources, targets, of.score_every, tokenize, samples=3, groups=groups
-    )
-    best = ("val_rank", "max", of.patience)
-    sequences = ["source", "target"]
-    history, share, rate = fit_texts(
-        config, folder, model, batches, valid, sequences, best, [scores, *callbacks]
-    )
-    return history, {
-        "valid_bleu": max(history["val_bleu"]),
-        "valid_chrf": max(history["val_chrf"]),
-        "valid_examples": len(sources),
-        "real_token_share": share,
-        "target_tokens_per_second": rate,
-    }
+# Continue on TensorFlow.
 
 
 def continue_on_tensorflow():
     """Replaces the process by one of the same command, on TensorFlow and one device.
 
-    It resumes from the last checkpoint, scores and exports, for a SavedModel holds TensorFlow's
-    program. Where TensorFlow has trained on one device, nothing is to be done.
+    The new process resumes from the last checkpoint, scores and exports, because a SavedModel holds
+    a program of TensorFlow. If TensorFlow has trained on one device, nothing happens.
     """
     if keras.backend.backend() != "jax" and not tf.distribute.has_strategy():
         return
-    first = distribution.is_first_host()
+    is_first = distribution.is_first_host()
     distribution.leave()
-    if not first:
+    if not is_first:
         raise SystemExit(0)
     print("Trained; TensorFlow scores and exports on one device.", flush=True)
-    environment = {n: value for n, value in os.environ.items() if not n.startswith(OF_HOSTS)}
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith(HOST_VARIABLES)
+    }
     environment["KERAS_BACKEND"] = "tensorflow"
-    # As Python was called, its own options too.
-    own = len(sys.argv) - 1
-    command = [sys.executable, *sys.orig_argv[1 : -own or None], *_arguments_to_score(sys.argv[1:])]
+    # The options of Python itself stay.
+    number = len(sys.argv) - 1
+    options = sys.orig_argv[1 : -number or None]
+    command = [sys.executable, *options, *_arguments_to_score(sys.argv[1:])]
     os.execve(sys.executable, command, environment)
 
 
 def _arguments_to_score(arguments):
-    """Arguments of the process that scores; of an option that comes twice, the last is taken."""
+    """Returns arguments of the process that scores; the last value of an option counts."""
     return [*arguments, "--devices", "None", "--no-hosts", "--no-overwrite", "--resume"]
+
+
+# Finish.
 
 
 def finish(
     folder, metrics, *, model=None, history=None, curves=(), exports=None, figures=None, use=None
 ):
-    """Results first; then what is exported and drawn, of which each may fail by itself.
+    """Writes the metrics first; then exports and draws, each of which may fail by itself.
 
     Args:
         folder: The `RunFolder`.
-        metrics: Dict of numbers; parameters, epochs and seconds come to them.
-        model, history: Of what was trained.
+        metrics: Dict of numbers; parameters, epochs and seconds are added.
+        model, history: The model that was trained, and its history.
         curves: Names of the curves of the history to draw, see `training_curves`.
         exports, figures: Dicts of name -> function of the path; None exports nothing.
-        use: Optional function that shows how to use what was exported.
+        use: A function that shows how to use what was exported.
 
     Returns:
         The metrics.
@@ -369,12 +352,10 @@ def finish(
         if export is not None:
             with folder.exporting(name) as path:
                 export(path)
+    figures = figures or {}
     if curves:
-        figures = {
-            "training_curves": lambda path: training_curves(history, path, curves),
-            **(figures or {}),
-        }
-    for name, draw in (figures or {}).items():
+        figures = {"training_curves": lambda path: training_curves(history, path, curves)} | figures
+    for name, draw in figures.items():
         with folder.drawing(name) as path:
             draw(path)
     metrics = folder.end()

@@ -21,11 +21,17 @@ from keras_transformers.generation import Constraints, Greedy, Sampling, Shortli
 from keras_transformers.inspection import attention_maps
 from keras_transformers.predictors import TranslatorPredictor
 from keras_transformers.text.tokenizers import with_room
-from keras_transformers.training import bleu_tokenizer, count_words, report_translations
+from keras_transformers.training import (
+    TranslationScores,
+    bleu_tokenizer,
+    count_words,
+    report_translations,
+)
 from keras_transformers.visualization import attention_heat_map, grouped_bars
 
 from ..data.joined_corpora import JoinedCorpus, target_of, targets_of
 from ..data.translation import both
+from . import training
 from .progress import one_line
 
 CURVES = ("cross_entropy", "accuracy", "bleu", "chrf")
@@ -56,6 +62,40 @@ def translation(model, tokenizer, search, corpus=None):
         return [text.decode() for text in of_target.detokenize(found["tokens"]).numpy()]
 
     return translate
+
+
+def fit_translations(config, folder, model, batches, valid, scored, translate, callbacks=()):
+    """Fits a translator with `training.fit_texts`, and keeps the epoch with the best BLEU.
+
+    Args:
+        scored: The corpus of validation pairs that are translated and scored.
+        translate: A function from their sources to translations.
+        callbacks: More callbacks.
+
+    Returns:
+        The history, and a dict of what was measured on the way.
+    """
+    scores = TranslationScores(
+        translate,
+        scored.sources,
+        scored.targets,
+        config.training.score_every,
+        config.decoding.bleu_tokenizer,
+        samples=3,
+        groups=getattr(scored, "directions", None),
+    )
+    best = ("val_rank", "max", config.training.patience)
+    sequences = ["source", "target"]
+    history, share, rate = training.fit_texts(
+        config, folder, model, batches, valid, sequences, best, [scores, *callbacks]
+    )
+    return history, {
+        "valid_bleu": max(history["val_bleu"]),
+        "valid_chrf": max(history["val_chrf"]),
+        "valid_examples": len(scored),
+        "real_token_share": share,
+        "target_tokens_per_second": rate,
+    }
 
 
 def shortlist(config, folder, data, tokenizer):
@@ -289,8 +329,10 @@ def eflomal_links(corpora, program=EFLOMAL):
         raise ValueError(f"There is no program {program}; `pip install eflomal` has it.")
     with tempfile.TemporaryDirectory() as folder:
         paths = {name: pathlib.Path(folder, name) for name in ("s", "t", "f", "r")}
-        for name, side in (("s", "sources"), ("t", "targets")):
-            lines = [" ".join(line.split()) for each in corpora for line in getattr(each, side)]
+        sources = [line for corpus in corpora for line in corpus.sources]
+        targets = [line for corpus in corpora for line in corpus.targets]
+        for name, side in (("s", sources), ("t", targets)):
+            lines = [" ".join(line.split()) for line in side]
             paths[name].write_text("\n".join(lines) + "\n", encoding="utf-8")
         options = [part for name, path in paths.items() for part in (f"-{name}", str(path))]
         done = subprocess.run([program, *options], capture_output=True, text=True)

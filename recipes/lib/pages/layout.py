@@ -12,7 +12,6 @@ import PIL.Image
 from gradio.utils import get_upload_folder
 
 from . import answers, examples
-from .answers import cut, described, loading, missing_parts
 from .requests import button, connect, message, missing, offer
 
 CSS = """
@@ -36,7 +35,7 @@ def theme():
 
 def translator(predictor, folder):
     """Text -> translation; with the Keras model also alternatives and an alignment."""
-    why = missing_parts(predictor, "model", "tokenizer")
+    why = answers.missing_parts(predictor, "model", "tokenizer")
     with gr.Row():
         with gr.Column():
             text = gr.Textbox(label="Text", lines=3, elem_id="input", autofocus=True)
@@ -69,7 +68,7 @@ def translator(predictor, folder):
 
     def translate(text):
         found = answers.translate(predictor, text)
-        translation, end = found["translation"], cut(found)
+        translation, end = found["translation"], answers.cut(found)
         if why or not translation:
             yield translation, None, None, end if translation else NOTHING
             return
@@ -84,7 +83,7 @@ def translator(predictor, folder):
 
 def text_generator(predictor, folder):
     """Beginning -> text; with the Keras model as boldly as is asked."""
-    why = missing_parts(predictor, "model", "tokenizer")
+    why = answers.missing_parts(predictor, "model", "tokenizer")
     own = answers.sampling_settings(folder, None if why else predictor)
     with gr.Row():
         with gr.Column():
@@ -230,7 +229,7 @@ def question_answerer(predictor, folder):
 
 def image_classifier(predictor, folder):
     """Picture -> classes; with the Keras model also what they draw on."""
-    why = missing_parts(predictor, "model", "preprocessing")
+    why = answers.missing_parts(predictor, "model", "preprocessing")
     with gr.Row():
         with gr.Column():
             picture = position()
@@ -398,13 +397,13 @@ def page(predictor, folder, read=None):
     title = predictor.kind.replace("_", " ").capitalize()
     with gr.Blocks(title=title, analytics_enabled=False, delete_cache=(KEPT, KEPT)) as blocks:
         gr.Markdown(f"# {title}")
-        about = gr.Markdown(loading(folder), elem_id="about")
+        about = gr.Markdown(answers.loading(folder), elem_id="about")
         layouts[predictor.kind](predictor, folder)
 
         def describe():
             if read is not None:
                 read()
-            return described(predictor, folder)
+            return answers.described(predictor, folder)
 
         blocks.load(
             describe,
