@@ -40,11 +40,11 @@ from .data.joined_corpora import TAG
 from .data.pair_files import Writer
 from .lib import jobs, rows
 from .lib.command_line import run_command
-from .lib.jobs import loaded_translator
+from .lib.jobs import load_translator
 
 
 @dataclasses.dataclass(frozen=True)
-class Config(jobs.Asking):
+class Config(jobs.JobOptions):
     """The lines to translate, and the pairs to keep."""
 
     lines: tyro.conf.Positional[tuple[str, ...]] = ()  # .txt, .tsv, .csv, .jsonl (.gz), or folders
@@ -98,7 +98,7 @@ def run(config):
         localization.LengthRatio(config.length_ratio),
     ]
     writer = Writer(config.output, ("source", "target"))
-    predictor = loaded_translator(*config.asked)
+    predictor = load_translator(*config.load_arguments)
     lines = rows.find(config.lines, "text", config.column, config.field)
     folder = writer.path.with_name(f"{writer.path.name}.answers")
     measured = jobs.answer(config, predictor, lines, folder, "jsonl")

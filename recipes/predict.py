@@ -26,11 +26,11 @@ from keras_transformers.predictors import Refused
 
 from .lib import jobs, rows
 from .lib.command_line import INTERRUPTED, run_command
-from .lib.jobs import BAD_ROWS, LINE, loaded
+from .lib.jobs import BAD_ROWS, LINE, load_predictor
 
 
 @dataclasses.dataclass(frozen=True)
-class Config(jobs.Asking):
+class Config(jobs.JobOptions):
     """The requests, and how they are answered."""
 
     raw: tyro.conf.Positional[tuple[str, ...]] = ()  # texts, or paths of images
@@ -43,14 +43,14 @@ class Config(jobs.Asking):
     scores: bool = False  # of translators and text generators: log-probabilities, too, in jsonl
 
     @property
-    def asked(self):
-        """See `Asking`."""
-        return *super().asked, self.scores
+    def load_arguments(self):
+        """The arguments of `load_predictor`."""
+        return *super().load_arguments, self.scores
 
 
 def ask(config):
     """Prints the answers to the requests of the command line."""
-    predictor = loaded(*config.asked)
+    predictor = load_predictor(*config.load_arguments)
     for number, answer in enumerate(predictor.each(config.raw)):
         if isinstance(answer, Refused):
             raise ValueError(f"argument {number + 1} {answer.reason}")
@@ -59,7 +59,7 @@ def ask(config):
 
 def ask_streaming(config):
     """Prints the continuation of each text of the command line while it is written."""
-    predictor = loaded(*config.asked)
+    predictor = load_predictor(*config.load_arguments)
     if not hasattr(predictor, "stream"):
         raise ValueError(
             f"--stream is of text generators and translators. Received: a {predictor.kind}"
@@ -77,7 +77,7 @@ def ask_streaming(config):
 
 def ask_many(config):
     """Answers all rows of the input into the output folder; returns measurements."""
-    predictor = loaded(*config.asked)
+    predictor = load_predictor(*config.load_arguments)
     is_line = predictor.kind == "translator" and not config.scores
     form = config.format or ("txt" if is_line else "jsonl")
     if form == "txt" and config.scores:

@@ -192,10 +192,10 @@ def train(config, folder, data, ids, tokenizer, start, seed):
     with training.model_scope(config):
         model = build_model(config, classes, tokenizer.vocab_size, start)
     bucketed = LabelledBatches(config, lengths(config), classes, model.padding_id)
-    make = partial(bucketed.of, ids["train"], data.train.labels, seed)
+    make = partial(bucketed.in_memory, ids["train"], data.train.labels, seed)
     if data.shards is not None:
         make = bucketed.streamed(data.shards, tokenizer, seed)
-    valid = training.counted(bucketed.of(ids["valid"], data.valid.labels))
+    valid = training.counted(bucketed.in_memory(ids["valid"], data.valid.labels))
     folder.begin(model)
     steps = first_epoch(config, folder, make, f"stream-{name}")[1]
     by_blocks = fine_tuning.unfreezing_callbacks(config, steps)

@@ -39,7 +39,7 @@ from keras_transformers.localization import FileTranslator, SentenceSplitter, re
 from keras_transformers.predictors import Refused
 
 from .lib.command_line import run_command
-from .lib.jobs import loaded_translator, write_whole
+from .lib.jobs import load_translator, write_whole
 
 REPORT = "report.json"
 
@@ -92,7 +92,7 @@ def asker(config):
 
     The function returns None for a text that is cut or refused.
     """
-    predictor = loaded_translator(config.folder, config.signature, config.target_language)
+    predictor = load_translator(config.folder, config.signature, config.target_language)
     context = predictor.context if config.context is None else config.context
     if not 0 <= context <= predictor.context:
         trained = f"up to {predictor.context}" if predictor.context else "no"

@@ -1,4 +1,4 @@
-"""Batches of streams, batches of labelled texts, and batches that change near the end of a run."""
+"""Batches of streams and of labelled texts, and batches that change near the end of a run."""
 
 import dataclasses
 import json
@@ -12,17 +12,18 @@ from keras_transformers.training import several_hot
 
 from ..data.data_sets import separator_of
 
-LOOKED_AT = 50  # batches of a stream that say how full rows are
+SAMPLED = 50  # batches of a stream from which the share of padding is computed
+NAME = "last_part.json"
 
 
 def open_stream(config, shards, encode, arrange, seed=None, **options):
-    """The `ShardStream` of a run, shuffled by its seed.
+    """Opens the `ShardStream` of a run, shuffled by its seed.
 
     Args:
-        config: Of the run.
+        config: The configuration of the run.
         shards: The `Shards`, in any order.
         encode, arrange, **options: See `ShardStream`.
-        seed: By default that of the run.
+        seed: The seed of the order; by default that of the run.
     """
     shards = dataclasses.replace(shards, seed=config.run.seed if seed is None else seed)
     print(f"{shards.name}: a stream, of {config.training.steps_per_epoch} batches an epoch")
@@ -30,38 +31,41 @@ def open_stream(config, shards, encode, arrange, seed=None, **options):
 
 
 def first_epoch(config, folder, make, name="stream"):
-    """The batches of the first epoch, a list, and how many an epoch has.
-
-    Of a `ShardStream` it is the first few, and what the configuration says.
+    """Reads the batches of the first epoch.
 
     Args:
-        config, folder: Of a run that has begun. The folder has the journal of a stream.
-        make: Function from the number of an epoch to its batches, or a `ShardStream`.
-        name: Of the journal, where one run has several.
+        config: The configuration of the run.
+        folder: The `RunFolder` of a run that has begun. It keeps the journal of a stream.
+        make: A function from the number of an epoch to its batches, or a `ShardStream`.
+        name: The name of the journal, if one run has several.
+
+    Returns:
+        The batches, a list, of a `ShardStream` only the first; and the number of batches of an
+        epoch, for a `ShardStream` that of the configuration.
     """
     if isinstance(make, ShardStream):
         make.keep_journal(folder / f"{name}.jsonl")
         steps = config.training.steps_per_epoch
-        return list(make.batches().take(min(steps, LOOKED_AT))), steps
+        return list(make.batches().take(min(steps, SAMPLED))), steps
     epoch = list(make(0))
     return epoch, len(epoch)  # an epoch can be a batch longer or shorter than another
 
 
 def report_left_out(make):
-    """Says what a stream has left out."""
+    """Prints the number of rows that a stream has left out."""
     if isinstance(make, ShardStream):
         print(make.summary())
 
 
 @dataclasses.dataclass(frozen=True)
 class LabelledBatches:
-    """Batches of ids, of 0 and 1 for each class, and of weights.
+    """Makes batches of ids, of 0 and 1 for each class, and of weights.
 
     Args:
-        config: Of a recipe.
+        config: The configuration of a recipe.
         boundaries: Lengths that texts are padded to.
         classes: Number of classes.
-        padding_id: What they are padded with.
+        padding_id: Id that texts are padded with.
     """
 
     config: object
@@ -69,8 +73,8 @@ class LabelledBatches:
     classes: int
     padding_id: int
 
-    def of(self, ids, labels, seed=None, epoch=None):
-        """Those of ids and numbers of classes, or lists of numbers, that are in memory."""
+    def in_memory(self, ids, labels, seed=None, epoch=None):
+        """Returns batches of ids and numbers of classes, or lists of numbers, in memory."""
         from keras_transformers.text import bucketed_texts  # recipes for images do without
 
         size = self.config.training.batch_size
@@ -80,7 +84,7 @@ class LabelledBatches:
         )
 
     def streamed(self, shards, tokenizer, seed):
-        """Those of shards, whose rows have texts and numbers of classes: a `ShardStream`."""
+        """Returns a `ShardStream` of shards whose rows have texts and numbers of classes."""
         from keras_transformers.text import bucketing, encoder_of_labelled
 
         size = self.config.training.batch_size
@@ -100,29 +104,29 @@ class LabelledBatches:
         return separator_of(self.config.data) is not None
 
     def _hot(self, ids, labels, weights):
+        """Returns a batch with a row of 0 and 1 in place of each label."""
         hot = tf.cast(labels, tf.float32) if self._several else tf.one_hot(labels, self.classes)
         return ids, hot, weights
 
 
-NAME = "last_part.json"
-
-
 class LastPart(keras.callbacks.Callback):
-    """Which epochs belong to the last part of a run.
+    """Tells which epochs belong to the last part of a run.
 
-    Those that begin when a share of its epochs, or of its minutes, is behind it. The first of them
-    is written down, so that a run that goes on has the epoch in which it was killed as it was.
+    The last part begins with the first epoch that begins when a share of the epochs, or of the
+    minutes, has passed. A file keeps the number of that epoch, so that a resumed run repeats the
+    epoch in which it was killed.
 
     Args:
-        config, folder: Of the run, with `epochs` and `minutes` in `training`.
+        config: The configuration of the run, with `epochs` and `minutes` in `training`.
+        folder: The `RunFolder` of the run.
         begins: The share.
     """
 
     def __init__(self, config, folder, begins):
         super().__init__()
-        of = config.training
-        self._epochs, self._minutes, self._begins = of.epochs, of.minutes, begins
-        self._path, self._start, self._first = folder / NAME, None, None
+        self._epochs, self._minutes = config.training.epochs, config.training.minutes
+        self._begins, self._path = begins, folder / NAME
+        self._start = self._first = None  # a time in seconds; the number of an epoch
         if config.run.resume and self._path.exists():
             self._first = json.loads(self._path.read_text())["first_epoch"]
 
@@ -131,14 +135,14 @@ class LastPart(keras.callbacks.Callback):
         self._write()
 
     def get_state(self):
-        """Seconds since the start, for `ExactResume`."""
+        """Returns the seconds since the start, for `ExactResume`."""
         return {} if self._start is None else {"seconds": time.monotonic() - self._start}
 
     def set_state(self, state):
         self._start = time.monotonic() - state["seconds"]
 
     def has(self, epoch):
-        """Whether an epoch that begins now belongs to it: a bool, or a tensor like `epoch`."""
+        """Returns whether an epoch that begins now is in it: a bool, or a tensor like `epoch`."""
         if isinstance(epoch, int):
             return self._has(epoch)
         return tf.ensure_shape(tf.numpy_function(self._has, [epoch], tf.bool), ())

@@ -22,10 +22,10 @@ from keras_transformers.training import (
 
 
 def is_published(folder):
-    """Whether `--pretrained` names a folder of published weights, and not one of a run.
+    """Returns True if `--pretrained` names a folder of published weights, False for one of a run.
 
     Raises:
-        FileNotFoundError: If it is neither.
+        FileNotFoundError: If the folder is neither.
     """
     if folder is None or pathlib.Path(folder, "model.keras").is_file():
         return False
@@ -38,18 +38,18 @@ def is_published(folder):
 
 
 def positions(folder):
-    """How many positions the published model in a folder has; None where they have no end."""
+    """Returns the number of positions of the published model in a folder; None without a limit."""
     if not is_published(folder):
         return None
-    theirs = _config(folder)
-    if theirs.get("model_type") == "marian":
+    settings = _config(folder)
+    if settings.get("model_type") == "marian":
         return None
-    most = theirs.get("max_position_embeddings", theirs.get("n_positions"))
-    return most and most - _fixed(theirs).get("first_position", 0)
+    number = settings.get("max_position_embeddings", settings.get("n_positions"))
+    return number and number - _fixed(settings).get("first_position", 0)
 
 
 def pooler_activation(folder):
-    """The activation before the classes that published classifiers of the model's type have."""
+    """Returns the activation before the classes in published classifiers of the model's type."""
     if not is_published(folder):
         return "tanh"
     return _fixed(_config(folder)).get("pooler_activation", "tanh")
@@ -60,13 +60,13 @@ def _config(folder):
 
 
 def _fixed(config):
-    """What all models of a published type have, by our words."""
+    """Returns the settings that all models of a published type share, by our names."""
     family = FAMILIES.get(config.get("model_type"))
     return {} if family is None else family.configuration.fixed
 
 
 def tokenizer_of(folder):
-    """The tokenizer of the encoder that `--pretrained` names: published, or of a run."""
+    """Loads the tokenizer of the encoder that `--pretrained` names: published, or of a run."""
     if is_published(folder):
         return pretrained.load_tokenizer(folder)
     if not pathlib.Path(folder, "config.json").is_file():
@@ -86,14 +86,14 @@ def keep_tokenizer(tokenizer, folder):
 
 
 def start_from(folder, kind, called):
-    """The model that `--pretrained` names: of another run, or with published weights.
+    """Loads the model that `--pretrained` names: of another run, or with published weights.
 
     Args:
-        kind: Its class.
-        called: What that is, for the message.
+        kind: The expected class.
+        called: The name of such models, for the message.
 
     Raises:
-        ValueError: If it is another.
+        ValueError: If the model is of another class.
     """
     if is_published(folder):
         model = pretrained.load(folder)
@@ -104,21 +104,21 @@ def start_from(folder, kind, called):
     return model
 
 
-def continued(of, channels, settings):
-    """The classifier of images that `--pretrained` names, for another task; None without.
+def continued(options, channels, settings):
+    """Loads the image classifier that `--pretrained` names, for another task; None without it.
 
     Args:
-        of: The group `model` of a configuration: `pretrained`, a folder or None, and `freeze`,
+        options: The group `model` of a configuration: `pretrained`, a folder or None, and `freeze`,
             whether all but pooling and head stay as they are.
-        channels: Of the images to learn from.
+        channels: The number of channels of the images.
         settings: Constructor arguments that differ.
 
     Raises:
         ValueError: If the model takes other channels, or there is none to freeze.
     """
-    folder = of.pretrained
+    folder = options.pretrained
     if folder is None:
-        if of.freeze:
+        if options.freeze:
             raise ValueError("--freeze needs --pretrained: random weights are not worth keeping.")
         return None
     model = start_from(folder, ImageModel, "classifier of images")
@@ -128,26 +128,26 @@ def continued(of, channels, settings):
             f"Received: images of {channels}"
         )
     model = model.transferred(**settings)
-    if of.freeze:
+    if options.freeze:
         model.freeze()
     return model
 
 
 def their_side(folder):
-    """The side of the images that a published model has learned from."""
+    """Returns the side of the images that a published model has learned from."""
     return pretrained.load_preprocessing(folder).image_size[0]
 
 
 def publishing(folder, model, tokenizer=None, classes=None, preprocessing=None):
-    """A function that writes a model which started from published weights as such.
+    """Returns a function that publishes a model which started from published weights.
 
     Args:
-        folder: What the model started from, `--pretrained`.
+        folder: The folder of `--pretrained`, from which the model started.
 
     Returns:
-        Function of the path; None where there is nothing to publish, as of quantised weights.
+        A function of the path; None if the model cannot be published.
     """
-    if not is_published(folder) or is_quantised(model):  # which no such folder holds
+    if not is_published(folder) or is_quantised(model):  # published folders hold none
         return None
     return functools.partial(_publish, model, tokenizer, classes, preprocessing)
 
@@ -160,10 +160,10 @@ def _publish(model, tokenizer, classes, preprocessing, path):
 
 
 def add_adapter(config, model, new=()):
-    """Gives a built model the adapter that `--lora` asks for; all else but `new` is frozen.
+    """Adds the adapter of `--lora` to a built model, and freezes all weights but those and `new`.
 
     Args:
-        new: Parts of paths of weights that are new, and learn beside it.
+        new: Parts of paths of weights that are new, and learn beside the adapter.
     """
     rank = config.run.lora
     paths = add_lora(model, rank, targets=config.run.lora_targets, train=new)
@@ -174,9 +174,9 @@ def add_adapter(config, model, new=()):
 def merge_adapter(config, folder, model, name=None):
     """Writes a model's adapter, if it has one, and adds it to the kernels.
 
-    What follows is scored and exported: a model without adapters, be it in `model.keras`, too. It
-    is not compiled, for its optimizer was of the adapter. Beside quantised kernels the adapter
-    stays, for their rounding would lose it.
+    The model that is scored and exported, and `model.keras`, then have no adapter. The model is not
+    compiled, because its optimizer belonged to the adapter. An adapter beside quantised kernels
+    stays, because their rounding would lose it.
     """
     if not adapters_of(model):
         return
@@ -189,12 +189,12 @@ def merge_adapter(config, folder, model, name=None):
     merge(model)
     remove_lora(model)
     best = folder / "model.keras"
-    if name is None and best.is_file():  # which has the adapter beside the kernels
+    if name is None and best.is_file():  # it has the adapter beside the kernels
         model.save(best)
 
 
 def check_depth_options(config):
-    """ValueError if `layer_decay` or `unfreeze_every` cannot be what is given."""
+    """Raises a ValueError if `layer_decay` or `unfreeze_every` is out of its range."""
     decay, every = _depth_options(config)
     if not 0 < decay <= 1 or (every is not None and every <= 0):
         raise ValueError(
@@ -210,7 +210,7 @@ def check_depth_options(config):
 
 
 def set_layer_depths(config, model, optimizer):
-    """Tells an optimizer that is not built what `layer_decay` and `unfreeze_every` need."""
+    """Sets the depths of layers on an optimizer, for `layer_decay` and `unfreeze_every`."""
     check_depth_options(config)
     decay, every = _depth_options(config)
     if decay != 1 or every is not None:
@@ -218,7 +218,7 @@ def set_layer_depths(config, model, optimizer):
 
 
 def unfreezing_callbacks(config, steps):
-    """The callbacks for `unfreeze_every`, with so many batches an epoch."""
+    """Returns the callbacks for `unfreeze_every`, with a number of batches an epoch."""
     _, every = _depth_options(config)
     if every is None:
         return []
@@ -226,5 +226,6 @@ def unfreezing_callbacks(config, steps):
 
 
 def _depth_options(config):
-    of = config.training
-    return getattr(of, "layer_decay", 1.0), getattr(of, "unfreeze_every", None)
+    """Returns `layer_decay` and `unfreeze_every`, which not every recipe has."""
+    training = config.training
+    return getattr(training, "layer_decay", 1.0), getattr(training, "unfreeze_every", None)

@@ -65,37 +65,42 @@ def fit_images(config, folder, model, batches, valid, number):
 
 
 def score(probabilities, corpus, history):
-    """Scores of a classifier's probabilities on a corpus, and those that are metrics, a dict."""
-    scores, metrics = _scores(probabilities, corpus)
-    for row in scores.table:
-        print("  {class:20} precision {precision:.3f}  recall {recall:.3f}".format(**row))
-    last = history["val_accuracy"][-1]
-    name, scale = ("valid_accuracy", 1) if corpus.several else ("valid_top1", 100)
-    return scores, metrics | {"test_examples": len(corpus.labels), name: scale * last}
+    """Scores the probabilities of a classifier on a corpus.
 
-
-def _scores(probabilities, corpus):
+    Returns:
+        The scores of all classes, see `score_classes` and `score_labels`; and a dict of metrics.
+    """
     if corpus.several:
         scores = score_labels(probabilities, corpus.labels, corpus.classes)
-        return scores, {f"test_{name}": value for name, value in scores.numbers().items()}
-    scores = score_classes(probabilities, corpus.labels, corpus.classes)
-    return scores, {
-        "test_top1": 100 * scores.top1,
-        "test_top5": 100 * scores.top5,
-        "test_calibration_error": scores.calibration_error,
-    }
+        metrics = {f"test_{name}": value for name, value in scores.numbers().items()}
+        valid = {"valid_accuracy": history["val_accuracy"][-1]}
+    else:
+        scores = score_classes(probabilities, corpus.labels, corpus.classes)
+        metrics = {
+            "test_top1": 100 * scores.top1,
+            "test_top5": 100 * scores.top5,
+            "test_calibration_error": scores.calibration_error,
+        }
+        valid = {"valid_top1": 100 * history["val_accuracy"][-1]}
+    for row in scores.table:
+        print("  {class:20} precision {precision:.3f}  recall {recall:.3f}".format(**row))
+    return scores, {**metrics, "test_examples": len(corpus.labels), **valid}
 
 
-def in_words(probabilities, corpus):
-    """What is true of each image, and what is said of it: two lists of str, commas between."""
+def describe_answers(probabilities, corpus):
+    """Returns the true and the predicted labels of each image: two lists of text."""
     if corpus.several:
-        rows = (corpus.labels, probabilities >= THRESHOLD)
-        return [[", ".join(itertools.compress(corpus.classes, row)) for row in of] for of in rows]
-    return [[corpus.classes[i] for i in of] for of in (corpus.labels, probabilities.argmax(1))]
+        indicators = (corpus.labels, probabilities >= THRESHOLD)
+        return [
+            [", ".join(itertools.compress(corpus.classes, row)) for row in rows]
+            for rows in indicators
+        ]
+    classes = (corpus.labels, probabilities.argmax(1))
+    return [[corpus.classes[i] for i in numbers] for numbers in classes]
 
 
 def tables(folder, scores, probabilities, corpus):
-    """What is written: dict of name -> function of the path, for each class and each image."""
+    """Returns tables of classes and of images to write, a dict of name -> function of the path."""
 
     def classes(path):
         header = ["class", "images", "precision", "recall", "f1"]
@@ -103,8 +108,8 @@ def tables(folder, scores, probabilities, corpus):
 
     def predictions(path):  # with the probability of the most probable class
         header = ["labels" if corpus.several else "label", "predicted", "probability"]
-        most = [f"{each:.6f}" for each in probabilities.max(axis=1)]
-        rows = zip(*in_words(probabilities, corpus), most, strict=True)
+        highest = [f"{probability:.6f}" for probability in probabilities.max(axis=1)]
+        rows = zip(*describe_answers(probabilities, corpus), highest, strict=True)
         folder.write_table(path.name, header, rows)
 
     return {"classes.tsv": classes, "predictions.tsv": predictions}
@@ -113,110 +118,123 @@ def tables(folder, scores, probabilities, corpus):
 def show_use(folder, corpus, preprocessing):
     """Writes the first image of a corpus, and prints how its class or labels are asked for."""
     image = corpus.select([0]).decoded(preprocessing).images[0]
-    wanted = "labels" if corpus.several else "label"
+    key = "labels" if corpus.several else "label"
     example = folder.write_example(image)
-    folder.show_use(example, f'{{}}["{wanted}"]', lambda answer: answer[wanted])
+    folder.show_use(example, f'{{}}["{key}"]', lambda answer: answer[key])
+
+
+# Figures.
 
 
 def pictures(model, preprocessing, corpus, probabilities, scores):
-    """What is drawn: dict of name -> function of the path.
+    """Returns the figures to draw, a dict of name -> function of the path.
 
     Args:
         corpus: The test set, whose images have these `probabilities` and `scores`.
     """
-    drawn = partial(draw_attention, model, preprocessing, corpus, probabilities)
-    if corpus.several:  # which have no confusion: each is there or not by itself
-        return {"labels": partial(draw_labels, scores), "predictions_attention": drawn}
+    draw_answers = partial(draw_attention, model, preprocessing, corpus, probabilities)
+    if corpus.several:  # labels that do not exclude each other have no confusion matrix
+        return {"labels": partial(draw_labels, scores), "predictions_attention": draw_answers}
     confusion = partial(confusion_matrix, scores.confusion, corpus.classes)
-    return {"confusion": confusion, "predictions_attention": drawn}
+    return {"confusion": confusion, "predictions_attention": draw_answers}
 
 
 def draw_labels(scores, path):
-    """How well each label is found, beside how often it is there."""
+    """Draws the F1 score of each label beside its number of images."""
     rows = {row["class"]: row for row in scores.table if row["images"]}
     title = "Each label of the test set"
     comparison(rows, path, ["f1", "images"], logarithmic=["images"], title=title)
 
 
 def draw_attention(model, preprocessing, corpus, probabilities, path):
-    """Test images, half of them classified wrongly, and what the answers draw on."""
-    true, said = (np.array(words) for words in in_words(probabilities, corpus))
-    wrong = np.flatnonzero(true != said)[:6]
-    right = np.flatnonzero(true == said)[: 12 - len(wrong)]
+    """Draws test images, half of them with wrong answers, and maps of what the answers draw on."""
+    answers = describe_answers(probabilities, corpus)
+    true, predicted = (np.array(texts) for texts in answers)
+    wrong = np.flatnonzero(true != predicted)[:6]
+    right = np.flatnonzero(true == predicted)[: 12 - len(wrong)]
     indices = np.concatenate([right, wrong])
-    shown = corpus.select(indices).decoded(preprocessing).images
+    images = corpus.select(indices).decoded(preprocessing).images
     if corpus.several:
-        names = [[shorten(of[i] or "none", 40) for i in indices] for of in (true, said)]
-        titles = ["\n-> ".join(each) for each in zip(*names, strict=True)]
-        about = "True labels -> predicted labels, and what those draw on"
+        names = [[shorten(texts[i] or "none", 40) for i in indices] for texts in answers]
+        titles = ["\n-> ".join(pair) for pair in zip(*names, strict=True)]
+        title = "True labels -> predicted labels, and what those draw on"
     else:
-        titles = [f"{true[i]}\n-> {said[i]}, {probabilities[i].max():.0%}" for i in indices]
-        about = "True class -> predicted class and its probability, and what it draws on"
-    pixels = shown if shown.shape[-1] == 3 else shown.mean(-1, keepdims=True)
-    maps = ways(model, preprocessing.normalize(shown))
-    images_with_attention(pixels / 255, maps, titles, path, columns=3, title=about)
+        titles = [f"{true[i]}\n-> {predicted[i]}, {probabilities[i].max():.0%}" for i in indices]
+        title = "True class -> predicted class and its probability, and what it draws on"
+    pixels = images if images.shape[-1] == 3 else images.mean(-1, keepdims=True)
+    maps = heat_maps(model, preprocessing.normalize(images))
+    images_with_attention(pixels / 255, maps, titles, path, columns=3, title=title)
 
+
+# Maps over the patches of an image.
 
 ROLLOUT, RELEVANCE, GRADIENT = "roll-out", "relevance to the class", "gradient times input"
 
 
-def heat(model, images):
-    """What the answers draw on, `(batch, rows, columns)`, and how that was found.
+def heat_map(model, images):
+    """Returns maps `(batch, rows, columns)` of what the answers draw on, and the method's name.
 
-    None where nothing says: the model has neither attention over patches nor stages.
+    Returns None for a model that has neither attention over patches nor stages.
     """
     try:
-        found = ways(model, images)
-    except ValueError:  # another mixer stands in attention's place
+        maps = heat_maps(model, images)
+    except ValueError:  # another mixer replaces attention
         return None
-    how = next(reversed(found), None)  # the one that is of the class
-    return None if how is None else (found[how], how)
+    method = next(reversed(maps), None)  # the one that depends on the class
+    return None if method is None else (maps[method], method)
 
 
-def ways(model, images):
-    """Dict of all ways to see what the answers draw on -> maps `(batch, rows, columns)`.
+def heat_maps(model, images):
+    """Returns a dict of method -> maps `(batch, rows, columns)` of what the answers draw on.
 
-    A ViT's roll-out says what tokens were mixed, whichever the answer: background patches, into
-    which such a model puts what it knows of the whole, are bright. Relevance says what spoke for
-    the class. Windows have neither, as no weight joins a patch to the answer.
+    The roll-out of a ViT shows which tokens were mixed, and does not depend on the answer. It is
+    bright on background patches, in which such a model stores knowledge of the whole image.
+    Relevance shows the patches that speak for the class. Attention in windows has neither, because
+    no weight joins a patch to the answer.
     """
     if isinstance(model, ViT):
-        maps = attention_maps(model, images)
+        attention = attention_maps(model, images)
         return {
-            ROLLOUT: rollout_to_patches(model, images, maps),
-            RELEVANCE: relevance_to_patches(model, images, maps),
+            ROLLOUT: rollout_to_patches(model, images, attention),
+            RELEVANCE: relevance_to_patches(model, images, attention),
         }
     return {GRADIENT: importance(model, images)} if hasattr(model, "strides") else {}
 
 
-def rollout_to_patches(model, images, maps):
-    """How much of each patch is mixed into the answer, by attention roll-out."""
-    maps, pooled = without_pooling(maps)
-    pooled = None if pooled is None else pooled.mean(axis=1)
-    return of_patches(model, images, attention_rollout(maps), pooled)
+def rollout_to_patches(model, images, attention):
+    """Computes the share of each patch in the answer, by attention roll-out."""
+    encoder, pooling = split_pooling(attention)
+    pooling = None if pooling is None else pooling.mean(axis=1)
+    return select_patches(model, images, attention_rollout(encoder), pooling)
 
 
-def relevance_to_patches(model, images, maps):
-    """How much each patch speaks for the class that the model says (Chefer et al. 2021)."""
-    maps, pooled = without_pooling(maps)
-    slopes, slope = without_pooling(attention_gradients(model, images))
-    if pooled is not None:
-        pooled = np.maximum(pooled * slope, 0).mean(axis=1)
-    relevance = attention_relevance(maps, slopes) - np.eye(next(iter(maps.values())).shape[-1])
-    return of_patches(model, images, relevance, pooled)
+def relevance_to_patches(model, images, attention):
+    """Computes the relevance of each patch to the predicted class (Chefer et al. 2021)."""
+    encoder, pooling = split_pooling(attention)
+    slopes, pooling_slope = split_pooling(attention_gradients(model, images))
+    if pooling is not None:
+        pooling = np.maximum(pooling * pooling_slope, 0).mean(axis=1)
+    tokens = next(iter(encoder.values())).shape[-1]
+    relevance = attention_relevance(encoder, slopes) - np.eye(tokens)
+    return select_patches(model, images, relevance, pooling)
 
 
-def without_pooling(maps):
-    """Those of the encoder, and that of the attention that pools its tokens, or None."""
-    pooling = {path: each for path, each in maps.items() if "attention_pooling" in path}
-    encoder = {path: each for path, each in maps.items() if path not in pooling}
+def split_pooling(maps):
+    """Returns the maps of the encoder, and the map of the attention that pools tokens, or None."""
+    pooling = {path: weights for path, weights in maps.items() if "attention_pooling" in path}
+    encoder = {path: weights for path, weights in maps.items() if path not in pooling}
     return encoder, next(iter(pooling.values()), None)
 
 
-def of_patches(model, images, tokens, pooled):
-    """From a matrix of tokens to the share of each patch in what the head sees, on its grid."""
-    if pooled is not None:
-        row = np.einsum("bqt,btk->bk", pooled, tokens)
+def select_patches(model, images, tokens, pooling):
+    """Returns the share of each patch in the input of the head, on the grid of patches.
+
+    Args:
+        tokens: The shares of tokens in tokens, `(batch, tokens, tokens)`.
+        pooling: The weights of the attention that pools tokens, or None.
+    """
+    if pooling is not None:
+        row = np.einsum("bqt,btk->bk", pooling, tokens)
     elif model.pooling.of_class_token:
         row = tokens[:, 0]
     else:
@@ -225,10 +243,9 @@ def of_patches(model, images, tokens, pooled):
 
 
 def importance(model, images):
-    """How much the answer hangs on each patch, `(batch, rows, columns)`: gradient times input.
+    """Computes gradient times input of the answer for each patch, `(batch, rows, columns)`.
 
-    Baehrens et al. 2010, Shrikumar et al. 2016 (https://arxiv.org/abs/1605.01713). Attention of
-    windows does not tell: no weight joins a patch to the answer.
+    Baehrens et al. 2010, Shrikumar et al. 2016 (https://arxiv.org/abs/1605.01713).
     """
     images = tf.convert_to_tensor(images)
     with tf.GradientTape() as tape:

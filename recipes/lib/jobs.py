@@ -22,13 +22,26 @@ from keras_transformers.predictors import Refused
 
 from .folder import locked
 
-# What a kill costs at most.
+# Rows of a shard: the most that a kill costs.
 SHARD_ROWS = {"text": 1024, "image": 128, "question_and_context": 1024}
+BAD_ROWS = "bad_rows.tsv"
+SHOWN = 200  # characters of a bad row
+# The part of an answer that is a line of text.
+LINE = {
+    "translator": "translation",
+    "text_generator": "text",
+    "mask_filler": "text",
+    "text_classifier": "label",
+    "image_classifier": "label",
+    "array_classifier": "label",
+}
+WINDOW = 1024  # shards that are with Ray at once: the memory that a long input takes
+TRIES = 4  # of a shard whose worker is lost; more often than that, it is the shard's fault
 
 
 @dataclasses.dataclass(frozen=True)
-class Asking:
-    """Who is asked, and how; of every command that answers many rows."""
+class JobOptions:
+    """The options of every command that answers many rows: the model, and how it answers."""
 
     folder: tyro.conf.Positional[str]  # of a run, with published weights, or a SavedModel
     _: dataclasses.KW_ONLY
@@ -46,119 +59,120 @@ class Asking:
     worker_gpus: float = 0.0  # of each; 0.5 lets two share one
 
     def check(self):
-        """ValueError if numbers cannot be."""
+        """Raises a ValueError if a number is out of its range."""
         if self.workers < 0 or (self.shard_rows or 1) < 1:
             raise ValueError("--workers must be 0 or more, and --shard-rows positive.")
         if self.address and not self.workers:
             raise ValueError("--address needs --workers: how many there shall be.")
 
     @property
-    def asked(self):
-        """What `loaded` takes."""
+    def load_arguments(self):
+        """The arguments of `load_predictor`."""
         return self.folder, self.signature, self.target_language, self.search, self.seed
 
 
-def answer(config, predictor, found, output, form):
-    """Answers all rows into a folder, see `Shards`; says how fast.
+def answer(config, predictor, rows, output, form):
+    """Answers all rows into a folder, see `Shards`; prints the speed.
 
     Args:
-        config: An `Asking`.
-        predictor: The one that it asks for.
-        found: The `Rows`.
+        config: The `JobOptions`.
+        predictor: The predictor that the options name.
+        rows: The `Rows`.
         output: Path of the folder.
         form: "txt" or "jsonl".
 
     Returns:
-        Dict of what was measured.
+        A dict of measurements.
     """
     size = config.shard_rows or SHARD_ROWS[predictor.takes]
-    shards = Shards(output, _about(config, found, size, form))
+    shards = Shards(output, _describe_job(config, rows, size, form))
     if shards.finished:
         print(f"The predictions in {output} are finished.")
         return shards.finished
-    total = sum(1 for _ in found)
+    total = sum(1 for _ in rows)
     number = -(-total // size)
     missing = set(shards.missing(number))
     if len(missing) < number:
         print(f"Goes on: {number - len(missing):,} of {number:,} shards are there.", flush=True)
     started, done = time.perf_counter(), 0
     bar = keras.utils.Progbar(total, unit_name="row")
-    bar.update(sum(_rows_of(i, size, total) for i in range(number) if i not in missing))
-    for i, lines in _answers(config, predictor, _cut(found, size, missing)):
+    bar.update(sum(_count_rows(i, size, total) for i in range(number) if i not in missing))
+    for i, lines in _answer_shards(config, predictor, _cut(rows, size, missing)):
         shards.write(i, lines)
-        done += _rows_of(i, size, total)
-        bar.add(_rows_of(i, size, total))
+        done += _count_rows(i, size, total)
+        bar.add(_count_rows(i, size, total))
     seconds = time.perf_counter() - started
     measured = shards.join(number, form, predictor.kind)
     measured |= {"rows_of_this_process": done, "seconds": seconds}
     shards.end(measured | {"rows_per_second": done / seconds})
-    told = f"{measured['rows']:,} rows"
+    text = f"{measured['rows']:,} rows"
     if done < measured["rows"]:
-        told += f", {done:,} of them now"
-    print(f"{told}, in {seconds:,.1f} s: {done / seconds:,.1f} rows a second.")
+        text += f", {done:,} of them now"
+    print(f"{text}, in {seconds:,.1f} s: {done / seconds:,.1f} rows a second.")
     return shards.finished
 
 
-def _answers(config, predictor, shards):
-    """Pairs of number and JSON lines of shards."""
+def _answer_shards(config, predictor, shards):
+    """Yields pairs of number and JSON lines of shards."""
     if not config.workers:
-        return ((i, answered(predictor, part)) for i, part in shards)
+        return ((i, answer_rows(predictor, part)) for i, part in shards)
 
-    return answers_of_workers(shards, config)
+    return answer_by_workers(shards, config)
 
 
-def _cut(found, size, wanted):
-    """Pairs of number and rows of the wanted shards."""
-    found = iter(found)
+def _cut(rows, size, missing):
+    """Yields pairs of number and rows of the missing shards."""
+    rows = iter(rows)
     for i in itertools.count():
-        if not (part := list(itertools.islice(found, size))):
+        if not (part := list(itertools.islice(rows, size))):
             return
-        if i in wanted:
+        if i in missing:
             yield i, part
 
 
-def _rows_of(i, size, total):
+def _count_rows(i, size, total):
+    """Returns the number of rows of a shard."""
     return min(size, total - i * size)
 
 
-def _about(config, found, size, form):
-    """What must be the same for a run to go on."""
+def _describe_job(config, rows, size, form):
+    """Returns a dict of what must stay the same when a job continues."""
     folder = pathlib.Path(config.folder).resolve()
     files = sorted([*folder.rglob("saved_model.pb"), *folder.glob("*.safetensors")])
     model = [[str(path), path.stat().st_size, path.stat().st_mtime_ns] for path in files]
-    told = [config.target_language] if config.target_language else []
+    settings = [config.target_language] if config.target_language else []
     if config.search != "own":
-        told += [config.search, config.seed]
-    told += ["scores"] if getattr(config, "scores", False) else []  # of `predict` alone
+        settings += [config.search, config.seed]
+    settings += ["scores"] if getattr(config, "scores", False) else []  # of `predict` alone
     return {
-        "model": [str(folder), model, config.signature, *told],
-        "input": found.identity(),
+        "model": [str(folder), model, config.signature, *settings],
+        "input": rows.identity(),
         "shard size": size,
         "format": form,
     }
 
 
-def loaded(folder, signature, target_language=None, search="own", seed=1, scores=False):
-    """The predictor of a folder, see `keras_transformers.load`; of a translator, into a language.
+def load_predictor(folder, signature, target_language=None, search="own", seed=1, scores=False):
+    """Loads the predictor of a folder, see `keras_transformers.load`.
 
     Args:
-        folder, signature: See there.
-        target_language: Code of the language.
-        search: "own", or of translators what `translating.searching` takes.
-        seed: Of what is drawn.
-        scores: Whether answers have log-probabilities, of translators and text generators.
+        folder, signature: Arguments of `keras_transformers.load`.
+        target_language: Code of the language that a translator translates to.
+        search: "own", or a search of `translating.change_search` for translators.
+        seed: The seed of `--search sample`.
+        scores: True if answers of translators and text generators have log-probabilities.
 
     Raises:
-        ValueError: If there is no such language, or none was given where there are several; or the
-            model cannot be searched so, or gives no log-probabilities.
+        ValueError: If the language is unknown or missing, the model has no such search, or it gives
+            no log-probabilities.
     """
     predictor = keras_transformers.load(folder, signature)
     if search != "own":
-        from .translating import searching  # what text needs, images do not
+        from .translating import change_search  # images do without its imports
 
-        predictor = searching(predictor, search, seed, signature)
+        predictor = change_search(predictor, search, seed, signature)
     if scores:
-        predictor = _telling(predictor, search)
+        predictor = _with_scores(predictor, search)
     if predictor.kind == "translator":
         return predictor.towards(target_language)
     if target_language is not None:
@@ -166,8 +180,8 @@ def loaded(folder, signature, target_language=None, search="own", seed=1, scores
     return predictor
 
 
-def _telling(predictor, search):
-    """The predictor whose answers have log-probabilities; ValueError if it cannot give them."""
+def _with_scores(predictor, search):
+    """Returns the predictor whose answers have log-probabilities."""
     if predictor.kind not in ("translator", "text_generator"):
         raise ValueError(
             f"--scores is of translators and text generators. Received: a {predictor.kind}"
@@ -180,21 +194,21 @@ def _telling(predictor, search):
         raise ValueError(f"--scores: {error}") from None
 
 
-def loaded_translator(folder, *asked):
-    """`loaded`, of what must be a translator; ValueError if it is none."""
-    predictor = loaded(folder, *asked)
+def load_translator(folder, *options):
+    """Loads the predictor of a translator; ValueError if it is of another kind."""
+    predictor = load_predictor(folder, *options)
     if predictor.kind != "translator":
         raise ValueError(f"{folder} must be a translator. Received: a {predictor.kind}")
     return predictor
 
 
-def answered(predictor, rows):
-    """JSON lines, bytes, one for each of a list of `Row`s.
+def answer_rows(predictor, rows):
+    """Returns JSON lines, bytes, with the answer to each `Row` of a list.
 
     Texts are one request, whose rows the exported program sorts by length itself.
     """
     good = [row.content for row in rows if not isinstance(row.content, Refused)]
-    # Of a detector's answers only the sure ones are wanted.
+    # A detector gives its sure answers only.
     answers = predictor.each(good, details=predictor.kind != "detector")
     lines = []
     for row in rows:
@@ -203,24 +217,11 @@ def answered(predictor, rows):
     return b"".join(lines)
 
 
-BAD_ROWS = "bad_rows.tsv"
-SHOWN = 200  # characters of a bad row
-# What of an answer is a line of text.
-LINE = {
-    "translator": "translation",
-    "text_generator": "text",
-    "mask_filler": "text",
-    "text_classifier": "label",
-    "image_classifier": "label",
-    "array_classifier": "label",
-}
-
-
 class Shards:
-    """The finished part of a job.
+    """The finished shards of a job.
 
-    A shard is a file of JSON lines, one a row. Whoever computes it, and however often, there is one
-    file of its number, so that no row is lost and none doubled.
+    A shard is a file of JSON lines, one for each row. Each shard has one file with its number,
+    however often it is computed, so that no row is lost and none doubled.
 
     Args:
         path: Folder; made if it is missing.
@@ -263,11 +264,11 @@ class Shards:
         )
 
     def missing(self, number):
-        """Numbers of the shards, of `number` in all, that are not there yet."""
+        """Returns the numbers of the shards, of `number` in all, that are missing."""
         return [i for i in range(number) if not self._of(i).is_file()]
 
     def write(self, number, lines):
-        """Keeps the JSON lines of a shard, bytes."""
+        """Writes the JSON lines of a shard, bytes."""
         write_whole(self._of(number), lines)
 
     def join(self, number, form, kind):
@@ -284,8 +285,8 @@ class Shards:
         counts = {"rows": 0, "bad_rows": 0}
         paths = [self.path / f"predictions.{form}", self.path / BAD_ROWS]
         parts = [path.with_name(f"{path.name}.part") for path in paths]
-        text = {"encoding": "utf-8", "errors": "backslashreplace", "newline": ""}
-        with open(parts[0], "wb") as answers, open(parts[1], "w", **text) as bad:
+        options = {"encoding": "utf-8", "errors": "backslashreplace", "newline": ""}
+        with open(parts[0], "wb") as answers, open(parts[1], "w", **options) as bad:
             table = csv.writer(bad, delimiter="\t")
             table.writerow(["row", "file", "reason", "content"])
             for line in self._lines(number):
@@ -299,16 +300,16 @@ class Shards:
                     )
                     line = _json_line(record)
                 if form == "txt":
-                    said = record.get(LINE[kind], "")
-                    said = ", ".join(record["labels"]) if "labels" in record else said
-                    line = " ".join(said.splitlines()).encode() + b"\n"
+                    text = record.get(LINE[kind], "")
+                    text = ", ".join(record["labels"]) if "labels" in record else text
+                    line = " ".join(text.splitlines()).encode() + b"\n"
                 answers.write(line)
         for part, path in zip(parts, paths, strict=True):
             part.replace(path)
         return counts
 
     def end(self, finished):
-        """Says that the job is done, with what was measured, and removes the shards."""
+        """Marks the job as finished, with measurements, and removes the shards."""
         self.finished = finished
         about = {"about": self._about, "finished": finished}
         write_whole(self._job, json.dumps(about, indent=2).encode())
@@ -324,7 +325,7 @@ class Shards:
 
 
 def write_whole(path, content):
-    """All of it or nothing, whenever the process or the machine stops."""
+    """Writes a whole file or nothing, whenever the process or the machine stops."""
     part = path.with_name(f"{path.name}.part")
     with open(part, "wb") as file:
         file.write(content)
@@ -334,14 +335,14 @@ def write_whole(path, content):
 
 
 def record(kind, row, answer):
-    """A JSON line, bytes, for a `Row` and its answer, or a `Refused`."""
-    told = {"row": row.number} | ({} if row.file is None else {"file": row.file})
+    """Returns a JSON line, bytes, for a `Row` and its answer, or a `Refused`."""
+    entry = {"row": row.number} | ({} if row.file is None else {"file": row.file})
     if isinstance(answer, Refused):
-        shown = row.content if row.shown is None else row.shown
-        if isinstance(shown, bytes):
-            shown = shown.decode("utf-8", "backslashreplace")
-        return _json_line(told | {"error": answer.reason, "content": str(shown)[:SHOWN]})
-    return _json_line(told | ({"boxes": answer} if kind == "detector" else answer))
+        content = row.content if row.shown is None else row.shown
+        if isinstance(content, bytes):
+            content = content.decode("utf-8", "backslashreplace")
+        return _json_line(entry | {"error": answer.reason, "content": str(content)[:SHOWN]})
+    return _json_line(entry | ({"boxes": answer} if kind == "detector" else answer))
 
 
 def _json_line(value):
@@ -350,17 +351,16 @@ def _json_line(value):
 
 
 def _check_same(path, begun, now):
+    """Raises a ValueError if a folder holds predictions of another job."""
     for name in now:
         if begun.get(name) != now[name]:
-            before, after = (str(each)[:SHOWN] for each in (begun.get(name), now[name]))
+            before, after = (
+                str(description)[:SHOWN] for description in (begun.get(name), now[name])
+            )
             raise ValueError(
                 f"{path} holds predictions that were begun with another {name}; choose another "
                 f"--output, or delete it. There: {before}. Received: {after}"
             )
-
-
-WINDOW = 1024  # shards that are with Ray at once: the memory that a long input takes
-TRIES = 4  # of a shard whose worker is lost; more often than that, it is the shard's fault
 
 
 class Worker:
@@ -371,33 +371,38 @@ class Worker:
         threads: For TensorFlow.
     """
 
-    def __init__(self, asked, threads):
+    def __init__(self, arguments, threads):
         import tensorflow as tf
 
         tf.config.threading.set_intra_op_parallelism_threads(threads)
         tf.config.threading.set_inter_op_parallelism_threads(1)
 
-        self._predictor = loaded(*asked)
+        self._predictor = load_predictor(*arguments)
 
     def __call__(self, batch):
 
-        lines = [answered(self._predictor, pickle.loads(rows)) for rows in batch["rows"]]
+        lines = [answer_rows(self._predictor, pickle.loads(rows)) for rows in batch["rows"]]
         return {"shard": batch["shard"], "lines": lines}
 
 
-def answers_of_workers(shards, config):
-    """Pairs of number and JSON lines of shards, in the order in which workers end them.
+def answer_by_workers(shards, config):
+    """Yields pairs of number and JSON lines of shards, in the order in which workers end them.
+
+    Ray Data gives each shard to a worker that has the model, and gives it out again when the worker
+    is lost. It only promises that every shard is answered at least once, in any order. So each
+    answer becomes a file named by its shard at once: a second answer replaces the first, and rows
+    are neither lost nor doubled.
 
     Args:
         shards: Iterable of pairs of number and list of `Row`s.
-        config: A `Asking`.
+        config: The `JobOptions`.
 
     Raises:
         ValueError: If Ray is not installed, or workers are lost again and again.
     """
     ray = _ray()
-    folder, *options = config.asked
-    asked = str(pathlib.Path(folder).absolute()), *options  # a worker may be at work in another
+    folder, *options = config.load_arguments
+    arguments = str(pathlib.Path(folder).absolute()), *options  # a worker may be at work in another
     cpus = config.worker_cpus
     if cpus is None:  # cores of this machine are shared out; of a cluster's, each has one
         cpus = 1 if config.address else max((os.cpu_count() or 1) // config.workers, 1)
@@ -407,7 +412,7 @@ def answers_of_workers(shards, config):
             items = [{"shard": number, "rows": pickle.dumps(rows)} for number, rows in window]
             dataset = ray.data.from_items(items, override_num_blocks=len(items)).map_batches(
                 Worker,
-                fn_constructor_args=(asked, cpus),
+                fn_constructor_args=(arguments, cpus),
                 batch_size=1,
                 compute=ray.data.ActorPoolStrategy(size=min(config.workers, len(items))),
                 num_cpus=cpus,
@@ -441,7 +446,7 @@ def _ray():
 
 @contextlib.contextmanager
 def _cluster(ray, config, cpus):
-    """Ray, on this machine alone or as a client of a cluster, and without its progress bars."""
+    """A scope with Ray, on this machine or as a client of a cluster, without progress bars."""
     quiet = {"log_to_driver": False, "logging_level": logging.ERROR}
     if config.address:
         ray.init(config.address, **quiet)

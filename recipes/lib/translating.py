@@ -386,7 +386,7 @@ class SeededTranslator(Translator):
         )
 
 
-def searching(predictor, search, seed, signature):
+def change_search(predictor, search, seed, signature):
     """The predictor of a translator that chooses tokens in another way.
 
     What its own search must or must not choose stays so.

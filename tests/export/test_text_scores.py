@@ -335,6 +335,6 @@ def test_the_command_line_gives_scores(tmp_path, capsys, monkeypatch, untraced):
         predict.run(predict.Config("a model", **{**files, "scores": False}))
     for kind, advice in (("translator", "left out beside --search"), ("detector", "of translat")):
         ours.kind = kind
-        monkeypatch.setattr(translating, "searching", lambda predictor, *_: predictor)
+        monkeypatch.setattr(translating, "change_search", lambda predictor, *_: predictor)
         with pytest.raises(ValueError, match=f"--scores .*{advice}"):
             predict.run(predict.Config("a model", ("a",), scores=True, search="greedy"))

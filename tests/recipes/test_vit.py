@@ -90,7 +90,7 @@ def test_weight_decay_spares_the_same_weights_after_reload(smoke):
 def test_what_an_answer_draws_on_is_shown_in_two_ways(pooling):
     config = configure(vit.Config, pooling=pooling, image_size=16, patch_size=4, size="mini")
     model = vit.build_model(config, 3, 1)
-    found = image_classifiers.ways(model, np.random.rand(2, 16, 16, 1).astype("float32"))
+    found = image_classifiers.heat_maps(model, np.random.rand(2, 16, 16, 1).astype("float32"))
     assert [each.shape for each in found.values()] == [(2, 4, 4)] * 2
     total = found[image_classifiers.ROLLOUT].sum((1, 2))
     assert np.all(total <= 1 + 1e-6) and np.all(total > 0.3)  # a class token draws on itself too

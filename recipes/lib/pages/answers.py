@@ -22,7 +22,7 @@ from keras_transformers.pretrained import load_search
 from keras_transformers.visualization import attention_heat_map
 
 from ...data.translation import both
-from ..image_classifiers import heat
+from ..image_classifiers import heat_map
 from ..translating import alignment
 from .examples import settings_of
 
@@ -399,7 +399,7 @@ def attention(predictor, picture):
     pixels = np.asarray(picture)
     pixels = pixels[..., None] if pixels.ndim == 2 else pixels
     pixels = preprocessing.decode(tf.io.encode_png(pixels)).numpy()
-    found = heat(predictor.model, preprocessing.normalize(pixels)[None])
+    found = heat_map(predictor.model, preprocessing.normalize(pixels)[None])
     if found is None:
         return None, "This model has no attention over patches that could be shown."
     return overlaid(pixels, found[0][0]), f"What the answer draws on ({found[1]}): bright is much."
