@@ -19,7 +19,7 @@ from keras_transformers.training import compare_translations
 from keras_transformers.visualization import grouped_bars
 
 from .lib.command_line import run_command
-from .lib.translating import by_direction, panels_of_reports
+from .lib.translating import error_panels, reports_by_direction
 
 
 @dataclasses.dataclass(frozen=True)
@@ -110,7 +110,7 @@ def _translations(folder):
 def draw(folders, path):
     """Draws the errors in the translations of runs."""
     reports = {folder: read(folder, "report.json") for folder in folders}
-    grouped_bars(panels_of_reports(by_direction(reports)), path)
+    grouped_bars(error_panels(reports_by_direction(reports)), path)
 
 
 def run(config):

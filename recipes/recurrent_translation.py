@@ -143,7 +143,7 @@ def run(config):
         model = build_model(config, tokenizer.vocab_size)
     search = BeamSearch(config.decoding.beam_size, config.decoding.length_penalty)
     scored = data.valid.spread(config.training.score_pairs)
-    translate = translating.translation(model, tokenizer, search)
+    translate = translating.make_translate(model, tokenizer, search)
     history, measured = translating.fit_translations(
         config, folder, model, batches, valid, scored, translate
     )
@@ -160,7 +160,9 @@ def run(config):
         curves=translating.CURVES,
         exports={"saved_model": translator.save},
         figures={
-            "cross_attention": partial(translating.draw, model, tokenizer, rows, *attention),
+            "cross_attention": partial(
+                translating.draw_attention, model, tokenizer, rows, *attention
+            ),
             "errors": partial(translating.draw_errors, folder),
         },
         use=lambda: folder.show_use(translating.example(rows, tokenizer)[0]),

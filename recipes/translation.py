@@ -257,23 +257,23 @@ def run(config):
     """Trains, scores on the test set with beam search, exports; returns the metrics."""
     folder = training.start_run(config)
     data, tokenizer, batches, valid, callbacks = load_data(config, folder)
-    links = translating.links_for(config.data.guided_alignment, data)
+    links = translating.load_links(config.data.guided_alignment, data)
     if config.model.pretrained is None:
         folder.keep("tokenizer.model", tokenizer.save)
     build = partial(build_model, vocab_size=tokenizer.vocab_size)
     config, model = training.build_for_machine(config, folder, build, batches)
     search = BeamSearch(config.decoding.beam_size, config.decoding.length_penalty)
     scored = data.valid.spread(config.training.score_pairs)
-    translate = translating.translation(model, tokenizer, search, scored)
+    translate = translating.make_translate(model, tokenizer, search, scored)
     history, measured = translating.fit_translations(
         config, folder, model, batches, valid, scored, translate, callbacks
     )
     training.continue_on_tensorflow()
-    lists = translating.shortlist(config, folder, data, tokenizer)
+    lists = translating.learn_shortlist(config, folder, data, tokenizer)
     translator = Translator(model, tokenizer, search, shortlist=lists)
     scores, rows = translating.score(folder, data, translator, config.decoding.bleu_tokenizer)
     translating.calibrate(translator, data.valid)
-    tokenizer_of_first = translating.of_first(tokenizer, data.test)
+    first_tokenizer = translating.tokenizer_of_first(tokenizer, data.test)
     attention = ("cross_attention", "Cross-attention of the last decoder block, mean of its heads")
     return training.finish(
         folder,
@@ -283,17 +283,17 @@ def run(config):
         curves=translating.CURVES,
         exports={
             "saved_model": translator.save,
-            "alignment.keras": translating.teaching(model, tokenizer_of_first, data, links),
+            "alignment.keras": translating.alignment_trainer(model, first_tokenizer, data, links),
             "published": fine_tuning.publishing(config.model.pretrained, model, tokenizer),
         },
         figures={
             "cross_attention": partial(
-                translating.draw, model, tokenizer_of_first, rows, *attention
+                translating.draw_attention, model, first_tokenizer, rows, *attention
             ),
             "positions": partial(draw_positions, model),
             "errors": partial(translating.draw_errors, folder),
         },
-        use=lambda: translating.show_use(folder, rows, tokenizer_of_first),
+        use=lambda: translating.show_use(folder, rows, first_tokenizer),
     )
 
 

@@ -17,7 +17,7 @@ TRAINED_ON, TESTED_ON = ("YELL",), ("OSBS", "SOAP")  # parts of the names of the
 
 @dataclasses.dataclass(frozen=True)
 class BoxData:
-    """Images with boxes to learn from, to watch training by, and to score on.
+    """Images with boxes for training, validation and the test.
 
     `valid` is None where the set has none.
     """
@@ -47,9 +47,9 @@ def load(dataset="tree-crowns", train=None, valid=None, test=None, data_dir=None
     folders = {name: (images or {}).get(name) for name in files}
     if data_sets.own_files(files, every=True):
         return _from_coco(files, folders)
-    given = [f"--{name}-images" for name, folder in folders.items() if folder]
-    if given:
-        raise ValueError(f"{' and '.join(given)} must go with --train, --valid and --test.")
+    options = [f"--{name}-images" for name, folder in folders.items() if folder]
+    if options:
+        raise ValueError(f"{' and '.join(options)} must go with --train, --valid and --test.")
     dataset = str(dataset)
     if dataset.startswith("tfds:"):
         return _from_tfds(dataset.removeprefix("tfds:"), data_dir)
@@ -61,7 +61,7 @@ def load(dataset="tree-crowns", train=None, valid=None, test=None, data_dir=None
         )
     corpus = read_coco(data_sets.find_embedded(name, name, folder) / "annotations.coco.json")
     # Some are marked as dead, in the test scenes only: trees all the same.
-    labels = [np.zeros_like(each) for each in corpus.labels]
+    labels = [np.zeros_like(labels) for labels in corpus.labels]
     corpus = dataclasses.replace(corpus, classes=["Tree"], labels=labels)
 
     print(corpus.summary())
@@ -86,7 +86,7 @@ def _from_coco(files, folders):
 
 
 def _with_boxes(data):
-    """The data; ValueError if a part has no box, by which nothing is learned or scored.
+    """Returns the data; ValueError if a part has no box, so that nothing can be learned or scored.
 
     Prints how many images stand in it more than once.
     """
@@ -117,11 +117,11 @@ def _from_tfds(name, data_dir):
         decoders = {"image": tfds.decode.SkipDecoding()}
         images, boxes, labels, crowds = [], [], [], []
         for example in tfds.as_numpy(builder.as_dataset(split=split, decoders=decoders)):
-            found = example["objects"]
+            annotations = example["objects"]
             images.append(example["image"])
-            boxes.append(_in_pixels(found["bbox"], example["image"]))
-            labels.append(found["label"])
-            crowds.append(found.get("is_crowd", np.zeros(len(boxes[-1]), bool)))
+            boxes.append(_in_pixels(annotations["bbox"], example["image"]))
+            labels.append(annotations["label"])
+            crowds.append(annotations.get("is_crowd", np.zeros(len(boxes[-1]), bool)))
         return DetectionCorpus.checked(
             f"tfds:{name} {split}", objects["label"].names, images, boxes, labels, crowds
         )
@@ -138,7 +138,7 @@ def _from_tfds(name, data_dir):
 
 
 def _in_pixels(boxes, encoded):
-    """Shares `(top, left, bottom, right)` as corner boxes in pixels; zeros of a broken image."""
+    """Converts shares `(top, left, bottom, right)` to boxes in pixels; zeros if unreadable."""
     try:
         height, width = (int(side) for side in measured(encoded)[:2])
     except tf.errors.InvalidArgumentError:  # `DetectionCorpus.checked` counts and leaves it out

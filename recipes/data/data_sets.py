@@ -12,7 +12,7 @@ SAMPLE = 50_000  # rows of a stream from which vocabularies and lengths follow
 
 
 def own_files(files, every=False):
-    """Whether there are files of the user's own.
+    """Returns whether the user has given files.
 
     Args:
         files: Dict of split -> path or None.
@@ -22,25 +22,27 @@ def own_files(files, every=False):
         ValueError: If there are some, but not those that are needed.
     """
     missing = [f"--{name}" for name, path in files.items() if not path]
-    needed = missing if every else [each for each in missing if each == "--train"]
+    needed = missing if every else [name for name in missing if name == "--train"]
     if needed and len(missing) < len(files):
-        asked = "--train, --valid and --test" if every else "--train"
-        raise ValueError(f"Own files need {asked}; missing: {' and '.join(needed)}.")
+        names = "--train, --valid and --test" if every else "--train"
+        raise ValueError(f"Own files need {names}; missing: {' and '.join(needed)}.")
     return len(missing) < len(files)
 
 
-def columns_of(asked):
-    """Columns as `--columns` gives them: names, or numbers from 1, as of `recipes.predict`.
+def columns_of(columns):
+    """Returns columns from `--columns`: names, or numbers from 1, as for `recipes.predict`.
 
     Numbers are what a table without a first line of names has. Given as int, they are from 0.
     """
-    if asked and all(isinstance(each, str) and each.isdecimal() and int(each) for each in asked):
-        return tuple(int(each) - 1 for each in asked)
-    return asked
+    if columns and all(
+        isinstance(column, str) and column.isdecimal() and int(column) for column in columns
+    ):
+        return tuple(int(column) - 1 for column in columns)
+    return columns
 
 
 def held_out_of(corpora):
-    """Dict of split -> corpus, in which what lacks is held out of what is learned from.
+    """Returns a dict of split -> corpus, with missing splits held out of the training set.
 
     By `splits.held_out`: a tenth, from 50 to 1,000 and at most a fifth, duplicates kept together.
     """
@@ -54,7 +56,7 @@ def held_out_of(corpora):
 
 
 def shards_of(files, columns, **own):
-    """The `Shards` that the pattern of `--train`, as "shards/*.jsonl", fits; None if it is a path.
+    """Returns the `Shards` of a pattern in `--train`, as "shards/*.jsonl"; None for a path.
 
     Args:
         files: Dict of split -> path or None.
@@ -71,7 +73,7 @@ def shards_of(files, columns, **own):
 
 
 def separator_of(data):
-    """What stands between several labels, in own files; None where there is one each.
+    """Returns the separator of several labels in own files; None if each row has one label.
 
     Args:
         data: Group of a configuration; where it says nothing of a `problem_type`, there is one.
@@ -81,7 +83,7 @@ def separator_of(data):
 
 
 def print_duplicates(name, keys, labels=None):
-    """Prints how many rows of a set stand in it more than once; nothing if none does.
+    """Prints the number of duplicate rows of a set; nothing if there are none.
 
     Args:
         name: Of the set.
@@ -89,8 +91,8 @@ def print_duplicates(name, keys, labels=None):
     """
     counts = count_duplicates(keys, labels)
     if counts:
-        listed = ", ".join(f"{number:,} {where}" for where, number in counts.items())
-        print(f"{name}: duplicates, which stay: {listed}")
+        numbers = ", ".join(f"{number:,} {where}" for where, number in counts.items())
+        print(f"{name}: duplicates, which stay: {numbers}")
 
 
 HERE = pathlib.Path(__file__).parent
@@ -98,7 +100,7 @@ CLONE = pathlib.Path("recipes", "data")  # where the current directory is a clon
 
 
 def split_name(dataset, names):
-    """Name and folder of an embedded set that is given as `NAME` or `FOLDER/NAME`.
+    """Returns name and folder of an embedded set that is given as `NAME` or `FOLDER/NAME`.
 
     Args:
         dataset: What the user has given, a str.
@@ -114,7 +116,7 @@ def split_name(dataset, names):
 
 
 def find_embedded(name, file, folder=None):
-    """The path of an embedded set.
+    """Returns the path of an embedded set. A clone has all, an installed package the small ones.
 
     Args:
         name: Of the set.
@@ -125,9 +127,9 @@ def find_embedded(name, file, folder=None):
     Raises:
         FileNotFoundError: If it is not there.
     """
-    for there in (HERE, CLONE) if folder is None else (pathlib.Path(folder),):
-        if (there / file).exists():
-            return there / file
+    for folder_of_sets in (HERE, CLONE) if folder is None else (pathlib.Path(folder),):
+        if (folder_of_sets / file).exists():
+            return folder_of_sets / file
     if folder is not None:
         raise FileNotFoundError(f"The data set {name} needs {file}, which is not in {folder}.")
     raise FileNotFoundError(
@@ -139,7 +141,7 @@ def find_embedded(name, file, folder=None):
 
 
 def find_builder(name, data_dir=None):
-    """The builder of a set.
+    """Returns the builder of a set of TensorFlow Datasets.
 
     Args:
         name: As TensorFlow Datasets calls it, for instance "cifar10".
@@ -168,9 +170,9 @@ def download(builder, name):
 
 
 def splits_of(builder, name):
-    """Dict of our name of a split -> the set's, of those it has; ValueError without train."""
+    """Returns a dict of our name of a split -> the set's name; ValueError without train."""
     theirs = builder.info.splits
-    found = find_parts(f"tfds:{name}", theirs, "split")
-    if "train" not in found:
+    parts = find_parts(f"tfds:{name}", theirs, "split")
+    if "train" not in parts:
         raise ValueError(f"tfds:{name} has no split train; it has {', '.join(theirs)}")
-    return found
+    return parts

@@ -19,7 +19,7 @@ PIECE = 256  # words, of which one can be held out of a long text
 
 @dataclasses.dataclass(frozen=True)
 class TextData:
-    """Texts to learn from, to watch training by, and to score on."""
+    """Texts for training, validation and the test."""
 
     name: str
     train: TextCorpus
@@ -119,7 +119,7 @@ def _load(dataset, paths, data_dir, embedded, read, labelled):
 
 
 def _report_duplicates(data):
-    """The data. Prints how many texts stand in it more than once; of a stream none is counted."""
+    """Prints the number of duplicate texts, except those of a stream; returns the data."""
     corpora = data.corpora()
     if data.shards is not None:
         del corpora["train"]
@@ -127,7 +127,7 @@ def _report_duplicates(data):
     if all(corpus.labels is not None for corpus in corpora.values()):
         labels = {split: list(map(str, corpus.labels)) for split, corpus in corpora.items()}
     data_sets.print_duplicates(
-        data.name, {split: of.texts for split, of in corpora.items()}, labels
+        data.name, {split: corpus.texts for split, corpus in corpora.items()}, labels
     )
     return data
 
@@ -162,7 +162,7 @@ def _read_labelled(files, separator, columns):
 
 
 def _classes_of(shards, separator):
-    """The names of the classes of a stream, and whether its labels are lists of 0 and 1."""
+    """Returns the names of the classes of a stream, and whether its labels are lists of 0 and 1."""
     names, sizes = set(), set()
     is_missing = False  # a label: whole numbers are then floats, as pandas writes them
     for part in shards.parts:
@@ -191,9 +191,9 @@ def _from_tfds(name, data_dir, labelled):
     texts = [key for key in features if isinstance(features[key], tfds.features.Text)]
     labels = [key for key in features if isinstance(features[key], tfds.features.ClassLabel)]
     if not texts or (labelled and not labels):
-        wanted = "a text and a class label" if labelled else "a text"
+        needs = "a text and a class label" if labelled else "a text"
         raise ValueError(
-            f"tfds:{name} does not fit: it needs {wanted} an example, but its features are "
+            f"tfds:{name} does not fit: it needs {needs} an example, but its features are "
             f"{', '.join(features)}."
         )
     text = "text" if "text" in texts else texts[0]
@@ -203,12 +203,12 @@ def _from_tfds(name, data_dir, labelled):
     def read(split):
         examples = tfds.as_numpy(builder.as_dataset(split=split))
         rows = [(e[text].decode(), int(e[label]) if labelled else None) for e in examples]
-        kept = [(text, label) for text, label in rows if text.strip() and label != -1]
-        left_out = collections.Counter({"empty or without a label": len(rows) - len(kept)})
+        complete = [(text, label) for text, label in rows if text.strip() and label != -1]
+        left_out = collections.Counter({"empty or without a label": len(rows) - len(complete)})
         corpus = TextCorpus(
             f"tfds:{name} {split}",
-            [text for text, _ in kept],
-            [label for _, label in kept] if labelled else None,
+            [text for text, _ in complete],
+            [label for _, label in complete] if labelled else None,
             features[label].names if labelled else None,
             dict(left_out),
         )

@@ -30,7 +30,7 @@ IN_MEMORY = 2**31  # bytes of pixels; what has more is read from its files in ev
 
 @dataclasses.dataclass(frozen=True)
 class ImageData:
-    """Images to learn from, to watch training by, and to score on."""
+    """Images for training, validation and the test."""
 
     name: str
     train: ImageCorpus
@@ -98,7 +98,7 @@ def load(dataset="fashion-mnist-12k", valid_share=0.05, data_dir=None, separator
 
 
 def _complete(dataset, corpora, valid_share, several):
-    """The data, what is missing held out by content; ValueError if there is too little."""
+    """Returns the data, with missing splits held out by content; ValueError for too few images."""
     if "test" not in corpora:
         corpora["train"], corpora["test"] = corpora["train"].split(0.1)
     if "valid" not in corpora:
@@ -121,58 +121,58 @@ def _complete(dataset, corpora, valid_share, several):
 
 
 def load_data(config):
-    """What a recipe learns from, by its groups `data` and `training`.
+    """Loads the images of a recipe, by its groups `data` and `training`.
 
     Returns:
         Corpora; the preprocessing measured on them, or published; a function from the number of an
         epoch to its batches; and batches to watch by.
     """
-    of = config.data
-    data = load(of.dataset, separator=data_sets.separator_of(of))
+    options = config.data
+    data = load(options.dataset, separator=data_sets.separator_of(options))
     if config.run.smoke:
         data = data.mapped(lambda corpus: corpus.split(0.03)[1])
     uses = {"to learn from": data.train, "to watch by": data.valid, "to score on": data.test}
     for use, corpus in uses.items():
         print(f"{use}, {corpus.summary()}")
-    if of.rand_augment and data.train.channels not in (1, 3):
+    if options.rand_augment and data.train.channels not in (1, 3):
         raise ValueError(
             f"--rand-augment changes colours, and {data.train.name} has {data.train.channels} "
             "channels."
         )
-    preprocessing = _preprocessing(of, getattr(config.model, "pretrained", None), data.train)
-    nbytes = of.image_size**2 * preprocessing.channels
+    preprocessing = _preprocessing(options, getattr(config.model, "pretrained", None), data.train)
+    nbytes = options.image_size**2 * preprocessing.channels
     if sum(map(len, (data.train, data.valid, data.test))) * nbytes < IN_MEMORY:
         data = data.mapped(lambda corpus: corpus.decoded(preprocessing))
     batches = batches_of(config, data.train, preprocessing, config.run.seed)
     return data, preprocessing, batches, evaluation_batches(data.valid, preprocessing, 500)
 
 
-def _preprocessing(of, pretrained, corpus):
+def _preprocessing(options, pretrained, corpus):
     if is_published(pretrained):  # it takes images as it has learned from them
-        size, theirs = (of.image_size, of.image_size), load_preprocessing(pretrained)
-        return dataclasses.replace(theirs, image_size=size, resized=None, crop=of.crop)
-    rough = Preprocessing(of.image_size, corpus.channels, crop=of.crop)
+        size, theirs = (options.image_size, options.image_size), load_preprocessing(pretrained)
+        return dataclasses.replace(theirs, image_size=size, resized=None, crop=options.crop)
+    rough = Preprocessing(options.image_size, corpus.channels, crop=options.crop)
     pixels = corpus.sample(2000).decoded(rough).images
-    return Preprocessing.measured(pixels, of.image_size, of.crop)
+    return Preprocessing.measured(pixels, options.image_size, options.crop)
 
 
 def batches_of(config, corpus, preprocessing, seed):
-    """A function from the number of an epoch to batches of images changed at random."""
-    of, size = config.data, batch_of(config, corpus)
+    """Returns a function from the number of an epoch to batches of images changed at random."""
+    options, size = config.data, batch_of(config, corpus)
     augment = Augmentation(
-        of.crop_padding,
-        of.flip,
-        of.rand_augment,
-        erasing=of.erasing,
-        mixup=of.mixup,
-        cutmix=of.cutmix,
+        options.crop_padding,
+        options.flip,
+        options.rand_augment,
+        erasing=options.erasing,
+        mixup=options.mixup,
+        cutmix=options.cutmix,
         seed=seed,
     )
     return lambda epoch: training_batches(corpus, preprocessing, size, augment, seed, epoch)
 
 
 def batch_of(config, corpus):
-    """Images in a batch of training: all of them, where they are fewer than a batch."""
+    """Returns the number of images in a batch of training, at most those of the corpus."""
     return min(config.training.batch_size, len(corpus))
 
 
@@ -216,7 +216,7 @@ TABLES = "labels.csv, .tsv or .jsonl, or train, valid and test in its place"
 
 
 def from_npz(path, name, several=False):
-    """Dict of part -> corpus, of an `.npz` file; its name stands in those of the corpora."""
+    """Reads a dict of part -> corpus from an `.npz` file, whose name becomes part of theirs."""
     arrays = {key.lower(): array for key, array in read_arrays(path).items()}
     pairs = [key.removeprefix("x_") for key in arrays if key.startswith("x_")]
     parts = find_parts(str(path), [key for key in pairs if f"y_{key}" in arrays], "pair of arrays")
@@ -232,8 +232,8 @@ def from_npz(path, name, several=False):
         raise ValueError(f"{path} has {max(wide.values())} labels for each image; {FOR_SEVERAL}")
     classes = arrays.get("class_names")
     if classes is None:
-        most = max(wide.values() if several else (int(y.max()) + 1 for y in labels.values()))
-        classes = [str(number) for number in range(most)]
+        number = max(wide.values() if several else (int(y.max()) + 1 for y in labels.values()))
+        classes = [str(number) for number in range(number)]
     return {
         part: ImageCorpus.from_arrays(
             f"{name} {part}", arrays[f"x_{theirs}"], labels[part], list(classes), several
@@ -243,7 +243,7 @@ def from_npz(path, name, several=False):
 
 
 def _tables(path):
-    """Dict of part -> its table in a folder, of those that are there."""
+    """Returns a dict of part -> its table in a folder, for the tables that exist."""
     tables = {}
     for file in sorted(path.iterdir()):
         kind, name = ending(file), file.name.lower().removesuffix(".gz").removesuffix(".xz")
@@ -253,13 +253,13 @@ def _tables(path):
             tables.setdefault(part, []).append(file)
     for part, files in tables.items():
         if len(files) > 1:
-            listed = ", ".join(file.name for file in files)
-            raise ValueError(f"{path} has more than one table for {part}: {listed}")
+            names = ", ".join(file.name for file in files)
+            raise ValueError(f"{path} has more than one table for {part}: {names}")
     return {part: tables[part][0] for part in PARTS if part in tables}
 
 
 def from_tables(path, separator):
-    """Dict of part -> corpus, of a folder with tables of images and their labels."""
+    """Reads a dict of part -> corpus from a folder with tables of images and their labels."""
     tables = _tables(path)
     if "train" not in tables:
         raise ValueError(f"{path} holds no table of images to learn from: {TABLES}.")
@@ -267,7 +267,7 @@ def from_tables(path, separator):
 
 
 def from_folder(path):
-    """Dict of part -> corpus, of a folder with a folder of images for each class."""
+    """Reads a dict of part -> corpus from a folder with a folder of images for each class."""
     inside = folders_in(path)
     parts = parts_of_folder(path)
     if len(inside) < 2 and not parts and (tables := list(_tables(path).values())):

@@ -1,4 +1,4 @@
-"""Corpora of sentence pairs that are joined: several directions of translation, and extra pairs."""
+"""Joined corpora of sentence pairs: several directions of translation, and extra pairs."""
 
 import collections
 import dataclasses
@@ -30,12 +30,12 @@ class JoinedCorpus:
 
     @property
     def sources(self):
-        """Their texts, a list."""
+        """The sources of all parts, a list."""
         return [text for part in self.parts.values() for text in part.sources]
 
     @property
     def targets(self):
-        """Their translations, a list."""
+        """The targets of all parts, a list."""
         return [text for part in self.parts.values() for text in part.targets]
 
     @property
@@ -49,7 +49,7 @@ class JoinedCorpus:
         return [target_of(direction) for direction in self.directions]
 
     def head(self, number):
-        """The first pairs of each direction, so many."""
+        """Returns the first `number` pairs of each direction."""
         return self._changed(lambda name, part: part.head(number))
 
     def spread(self, number):
@@ -58,7 +58,7 @@ class JoinedCorpus:
         return self._changed(lambda name, part: part.spread(of_each))
 
     def without_long(self, tokenizers, source_length, target_length):
-        """See `PairCorpus.without_long`; the marks of languages are counted."""
+        """Leaves out long pairs, see `PairCorpus`; the marks of languages count."""
         source, target = tokenizers
         return self._changed(
             lambda name, part: part.without_long(
@@ -67,11 +67,11 @@ class JoinedCorpus:
         )
 
     def summary(self):
-        """A line for each direction."""
+        """Returns a line for each direction."""
         return "\n".join(f"{name}: {part.summary()}" for name, part in self.parts.items())
 
     def mixture(self, tokenizer):
-        """The `Mixture` of the directions by `weights_of`, with the marks of a tokenizer."""
+        """Returns the `Mixture` of the directions by `weights_of`, with marks of a tokenizer."""
         marks = tuple(tokenizer.language_marks[target_of(name)] for name in self.parts)
         corpora = tuple(self.parts.values())
         weights = weights_of(corpora, self.temperature)
@@ -83,7 +83,7 @@ class JoinedCorpus:
 
 
 def weights_of(corpora, temperature):
-    """The weights by which `Mixture` shares out text instead of pairs.
+    """Returns weights by which `Mixture` shares out text instead of pairs.
 
     Steps and minutes are spent on text: of two directions with equal text, that of the shorter
     pairs is shown in more pairs.
@@ -93,45 +93,45 @@ def weights_of(corpora, temperature):
 
 
 def target_of(direction):
-    """The code of the language that is translated to."""
+    """Returns the code of the target language."""
     return DIRECTION.fullmatch(direction)[2]
 
 
 def targets_of(corpus):
-    """The codes of all languages that are translated to, in their order; none of a `PairCorpus`."""
+    """Returns the codes of all target languages, in their order; none for a `PairCorpus`."""
     own = getattr(corpus, "own", corpus)  # of an `ExtendedCorpus`
     return tuple(dict.fromkeys(map(target_of, getattr(own, "parts", ()))))
 
 
 def several(given):
-    """The values of an option that takes one or several, a tuple."""
+    """Returns the values of an option that takes one or several, a tuple."""
     return tuple(given) if isinstance(given, tuple | list) else (given,) if given else ()
 
 
-def named(given, option):
-    """Dict of direction -> file or set of each of the values of an option; None if none is named.
+def named(values_of_option, option):
+    """Returns a dict of direction -> file or set from the values of an option; None without names.
 
     Raises:
         ValueError: If only some have a direction, or two the same.
     """
-    values = tuple(map(str, several(given)))
-    found = [re.fullmatch(rf"({DIRECTION.pattern})=(.+)", value, re.DOTALL) for value in values]
-    if len(values) < 2 and not any(found):
+    values = tuple(map(str, several(values_of_option)))
+    matches = [re.fullmatch(rf"({DIRECTION.pattern})=(.+)", value, re.DOTALL) for value in values]
+    if len(values) < 2 and not any(matches):
         return None
-    for value, match in zip(values, found, strict=True):
+    for value, match in zip(values, matches, strict=True):
         if match is None:
             raise ValueError(
                 f"{option}: several directions are named, as en-de=a.tsv. Received: {value}"
             )
-    names = [match[1] for match in found]
+    names = [match[1] for match in matches]
     for name in names:
         if names.count(name) > 1:
             raise ValueError(f"{option}: {name} must be there once. Received: {', '.join(values)}")
-    return {match[1]: match[4] for match in found}
+    return {match[1]: match[4] for match in matches}
 
 
 def of_files(files, read):
-    """Dict of split -> dict of direction -> corpus.
+    """Returns a dict of split -> dict of direction -> corpus.
 
     What a direction lacks is held out of its own pairs. Directions of which none are learned from
     can be validated and tested, if there is one into their language.
@@ -186,7 +186,7 @@ class Extra:
 
 @dataclasses.dataclass(frozen=True)
 class ExtendedCorpus:
-    """One's own pairs and extra ones behind them, to be used as a `PairCorpus`.
+    """Own pairs and extra pairs behind them, to be used as a `PairCorpus`.
 
     Args:
         own: A `PairCorpus`, or a `JoinedCorpus` of several directions.
@@ -203,29 +203,29 @@ class ExtendedCorpus:
 
     @property
     def _corpora(self):
-        return [self.own, *(each.corpus for each in self.extra)]
+        return [self.own, *(extra.corpus for extra in self.extra)]
 
     @property
     def sources(self):
-        """Their texts, a list."""
+        """The sources of all parts, a list."""
         return [text for corpus in self._corpora for text in corpus.sources]
 
     @property
     def targets(self):
-        """Their translations, a list."""
+        """The targets of all parts, a list."""
         return [text for corpus in self._corpora for text in corpus.targets]
 
     @property
     def tags(self):
         """The tags that a vocabulary must have, a tuple."""
-        return (TAG,) if any(each.tagged for each in self.extra) else ()
+        return (TAG,) if any(extra.tagged for extra in self.extra) else ()
 
     def head(self, number):
-        """The first own pairs and the first of each extra part, so many."""
+        """Returns the first `number` own pairs, and as many of each extra part."""
         return self._changed(self.own.head(number), lambda each: each.corpus.head(number))
 
     def without_long(self, tokenizers, source_length, target_length):
-        """See `PairCorpus.without_long`; marks are counted."""
+        """Leaves out long pairs, see `PairCorpus`; marks count."""
         source, target = tokenizers
 
         def shorter(each):
@@ -238,26 +238,26 @@ class ExtendedCorpus:
         )
 
     def summary(self):
-        """A line for each part."""
+        """Returns a line for each part."""
         return "\n".join(corpus.summary() for corpus in self._corpora)
 
     def mixture(self, tokenizer):
-        """The `Mixture` of own and extra pairs, with the marks of a tokenizer.
+        """Returns the `Mixture` of own and extra pairs, with the marks of a tokenizer.
 
         Raises:
             ValueError: If some are tagged and the tokenizer has no such mark.
         """
-        known = getattr(tokenizer, "tags", {})
-        if lacking := [tag for tag in self.tags if tag not in known]:
+        marks_of_tags = getattr(tokenizer, "tags", {})
+        if lacking := [tag for tag in self.tags if tag not in marks_of_tags]:
             raise ValueError(
                 f"--extra: the vocabulary has no mark {lacking[0]}, as those of published models; "
                 "have recipes.back_translate write such pairs with --no-tag."
             )
-        own = getattr(self.own, "parts", {"": self.own})
-        parts = [(name, corpus, (), self.upsample) for name, corpus in own.items()]
-        for each in self.extra:
-            tag = (known[TAG],) if each.tagged else ()
-            parts.append((each.direction, each.corpus, tag, 1.0))
+        own_parts = getattr(self.own, "parts", {"": self.own})
+        parts = [(name, corpus, (), self.upsample) for name, corpus in own_parts.items()]
+        for extra in self.extra:
+            tag = (marks_of_tags[TAG],) if extra.tagged else ()
+            parts.append((extra.direction, extra.corpus, tag, 1.0))
         temperature = getattr(self.own, "temperature", 1.0)
         by_text = weights_of([corpus for _, corpus, _, _ in parts], temperature)
         return Mixture(
@@ -273,12 +273,12 @@ class ExtendedCorpus:
 
 
 def _language(tokenizer, direction):
-    """The mark of the language that is translated to, of several."""
+    """Returns the mark of the target language, if there are several."""
     return (tokenizer.language_marks[target_of(direction)],) if direction else ()
 
 
 def extended(data, files, upsample=1.0):
-    """The `TranslationData` with extra pairs to learn from; as it is, where there are no files.
+    """Returns the `TranslationData` with extra training pairs, which are never tested with.
 
     A pair of which a side is the same as in the validation or test set is left out, and counted.
 
@@ -303,8 +303,8 @@ def extended(data, files, upsample=1.0):
     left_out, names = (collections.defaultdict(kind) for kind in (collections.Counter, dict))
     held_out_sources = {*without_context([*data.valid.sources, *data.test.sources])}
     held_out_targets = {*without_context([*data.valid.targets, *data.test.targets])}
-    for given in files:
-        direction, path = _direction(str(given), getattr(data.train, "parts", {}))
+    for file in files:
+        direction, path = _direction(str(file), getattr(data.train, "parts", {}))
         corpus, first = read_pairs(path), None
         for source, target in zip(corpus.sources, corpus.targets, strict=True):
             bare = source.removeprefix(TAG) if f"{source} ".startswith(f"{TAG} ") else source
@@ -325,20 +325,20 @@ def extended(data, files, upsample=1.0):
 
 
 def _corpus(origin, names, pairs, left_out):
-    """The corpus of a part, with its account."""
+    """Returns the corpus of a part, with its counts of pairs that were left out."""
     direction, tagged = origin
-    name = " ".join(each for each in (direction, ", ".join(names), TAG if tagged else "") if each)
+    name = " ".join(part for part in (direction, ", ".join(names), TAG if tagged else "") if part)
     return PairCorpus.from_pairs(name, pairs, left_out, len(pairs) + left_out.total())
 
 
-def _direction(given, known):
-    """Direction and path of a value of `--extra`."""
-    if not known:
-        return "", given
-    match = re.fullmatch(rf"({DIRECTION.pattern})=(.+)", given, re.DOTALL)
-    if match is None or match[1] not in known:
+def _direction(value, directions):
+    """Returns direction and path of a value of `--extra`."""
+    if not directions:
+        return "", value
+    match = re.fullmatch(rf"({DIRECTION.pattern})=(.+)", value, re.DOTALL)
+    if match is None or match[1] not in directions:
         raise ValueError(
-            f"--extra: the direction must stand in front, of {', '.join(known)}, as "
-            f"{next(iter(known))}=a.tsv. Received: {given}"
+            f"--extra: the direction must stand in front, of {', '.join(directions)}, as "
+            f"{next(iter(directions))}=a.tsv. Received: {value}"
         )
     return match[1], match[4]

@@ -1,4 +1,4 @@
-"""Two small tasks for one encoder: what is in an image, and which play a passage is from."""
+"""Two small tasks for one encoder: the class of an image, and the play of a passage."""
 
 import dataclasses
 
@@ -12,7 +12,7 @@ from . import images, shakespeare
 
 @dataclasses.dataclass(frozen=True)
 class Task:
-    """Arrays to learn from and to be scored on, and what makes tokens of them."""
+    """Arrays for training and scores, and the numbers of their tokens."""
 
     train: tuple
     valid: tuple
@@ -23,7 +23,7 @@ class Task:
     vocab_size: int | None  # where they are pieces of text
 
     def head(self, number):
-        """The first examples of each split."""
+        """Returns the first examples of each split."""
         splits = {"train": self.train, "valid": self.valid, "test": self.test}
         return dataclasses.replace(
             self, **{name: (x[:number], y[:number]) for name, (x, y) in splits.items()}
@@ -31,7 +31,7 @@ class Task:
 
 
 def of_images(patch_size):
-    """Images of the Fashion-MNIST subset in patches: a `Task`, and how they are prepared."""
+    """Returns the `Task` of the Fashion-MNIST subset in patches, and its preprocessing."""
     data = images.load("fashion-mnist-12k")
     preprocessing = Preprocessing.measured(data.train.decoded(Preprocessing(28, 1)).images, 28)
     splits = []
@@ -43,7 +43,7 @@ def of_images(patch_size):
 
 
 def of_text(words, vocab_size, length):
-    """Passages of Shakespeare's plays, so many words each, as pieces: a `Task`."""
+    """Returns the `Task` of passages of Shakespeare's plays, of `words` words each, as pieces."""
     data = shakespeare.passages(words)
     tokenizer = SentencePieceTokenizer.train(data["train"].texts, vocab_size)
     splits = []

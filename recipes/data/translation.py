@@ -124,7 +124,7 @@ def load(
 
 
 def _report_duplicates(data):
-    """Prints how many sources stand more than once, of each direction; of a stream none."""
+    """Prints the number of duplicate sources of each direction, except those of a stream."""
     if data.shards is not None:
         return
     sources = collections.defaultdict(dict)
@@ -166,13 +166,13 @@ def _load(dataset, train, valid, test, data_dir, columns, temperature, context):
             "instance tfds:ted_hrlr_translate/pt_to_en), or give your own files with --train, "
             "--valid and --test."
         )
-    there = data_sets.find_embedded(name, name, folder)
-    files = (next(there.glob(f"{split}.tsv.*")) for split in PARTS)  # packed by gzip or xz
+    folder_of_set = data_sets.find_embedded(name, name, folder)
+    files = (next(folder_of_set.glob(f"{split}.tsv.*")) for split in PARTS)  # packed by gzip or xz
     return TranslationData(name, *map(read_pairs, files), *EMBEDDED[name])
 
 
 def _directions(dataset, files, data_dir, read):
-    """Dict of split -> dict of direction -> corpus; None where there is one direction alone."""
+    """Returns a dict of split -> dict of direction -> corpus; None for one direction."""
     if data_sets.own_files(files):
         found = {split: named(given, f"--{split}") for split, given in files.items()}
         if not any(found.values()):
@@ -193,7 +193,7 @@ def _directions(dataset, files, data_dir, read):
 
 
 def _with_direction(dataset):
-    """The name of a set with the direction that an embedded one has by its name."""
+    """Returns the name of a set with the direction that the name of an embedded set ends in."""
     name = re.search(rf"\.({DIRECTION.pattern})$", dataset)
     return f"{name[1]}={dataset}" if name and "=" not in dataset else dataset
 
@@ -221,8 +221,8 @@ def _from_tfds(name, data_dir):
     keys = builder.info.supervised_keys
     source, target = keys if keys and set(keys) == set(texts) else texts
     data_sets.download(builder, name)
-    found = data_sets.splits_of(builder, name)
-    missing = [split for split in PARTS if split not in found]
+    parts = data_sets.splits_of(builder, name)
+    missing = [split for split in PARTS if split not in parts]
     if missing:
         raise ValueError(
             f"tfds:{name} has no split {' or '.join(missing)}; it has "
@@ -233,13 +233,13 @@ def _from_tfds(name, data_dir):
         for example in tfds.as_numpy(builder.as_dataset(split=split)):
             yield example[source].decode(), example[target].decode()
 
-    names = [found[part] for part in PARTS]
+    names = [parts[part] for part in PARTS]
     corpora = [PairCorpus.from_pairs(f"tfds:{name} {split}", pairs(split)) for split in names]
     return TranslationData(f"tfds:{name}", *corpora, source, target)
 
 
 def train_tokenizer(data, vocab_size, normalization=None, pieces="unigram", byte_fallback=False):
-    """A tokenizer of all languages, with a mark of each where there are several directions.
+    """Trains a tokenizer of all languages, with a mark of each if there are several directions.
 
     Marks of extra pairs and of previous sources are among its own, too. Prints how well the
     vocabulary suits each language, by the pairs that are held out.
@@ -266,38 +266,42 @@ def train_tokenizer(data, vocab_size, normalization=None, pieces="unigram", byte
             tags=(*getattr(data.train, "tags", ()), *context),
         )
 
-    chosen = vocab_size == "auto"
-    tokenizer = train_of_fitting_size(train, texts) if chosen else train(vocab_size)
-    by_rule = ", of which 95 % occur 100 times or more" if chosen else ""
+    is_automatic = vocab_size == "auto"
+    tokenizer = train_of_fitting_size(train, texts) if is_automatic else train(vocab_size)
+    by_rule = ", of which 95 % occur 100 times or more" if is_automatic else ""
     print(f"Vocabulary: {tokenizer.vocab_size} pieces{by_rule}, normalization {rule}")
     for language, texts in _by_language(data).items():
-        found = coverage(tokenizer, texts)
+        report = coverage(tokenizer, texts)
         print(
-            f"  {language}: {found.pieces_per_word:.2f} pieces a word, {found.unknown:.2%} "
-            f"unknown, {found.used:.0%} of the vocabulary used"
+            f"  {language}: {report.pieces_per_word:.2f} pieces a word, {report.unknown:.2%} "
+            f"unknown, {report.used:.0%} of the vocabulary used"
         )
     return tokenizer
 
 
 def _by_language(data):
-    """Dict of language -> texts with words, of the pairs to choose by."""
-    sides, found = (data.source_language, data.target_language), {}
+    """Returns a dict of language -> texts with words, of the validation pairs."""
+    sides, texts_by_language = (data.source_language, data.target_language), {}
     for name, corpus in getattr(data.valid, "parts", {"": data.valid}).items():
         languages = name.split("-") if name else sides
         for language, texts in zip(
             languages, (without_context(corpus.sources), corpus.targets), strict=True
         ):
-            found.setdefault(language, []).extend(texts)
-    return {language: texts for language, texts in found.items() if any(map(str.split, texts))}
+            texts_by_language.setdefault(language, []).extend(texts)
+    return {
+        language: texts
+        for language, texts in texts_by_language.items()
+        if any(map(str.split, texts))
+    }
 
 
 def both(tokenizer):
-    """The tokenizers of sources and targets."""
+    """Returns the tokenizers of sources and targets."""
     return tokenizer, tokenizer.for_targets() if hasattr(tokenizer, "for_targets") else tokenizer
 
 
 def encode(corpus, tokenizers, **options):
-    """Pairs of id sequences by the tokenizers of `both`, see `encode_pairs`."""
+    """Encodes pairs by the tokenizers of `both`, see `encode_pairs`."""
     source, target = tokenizers
     if hasattr(corpus, "mixture"):
         options["mixture"] = corpus.mixture(source)

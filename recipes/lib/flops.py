@@ -22,7 +22,7 @@ OPERAND = re.compile(r"%([\w.\-]+)")
 
 
 def floating_point_operations(layer, *inputs):
-    """Operations of one call for inference, on TensorFlow or JAX.
+    """Counts the operations of one call for inference, on TensorFlow or JAX.
 
     Args:
         layer: A built Keras layer or model.
@@ -46,13 +46,13 @@ def floating_point_operations(layer, *inputs):
 
 
 def count(text):
-    """Operations of the entry computation of a program in HLO text."""
+    """Counts the operations of the entry computation of a program in HLO text."""
     programs, entry = _parse(text)
     return _count(programs, entry)
 
 
 def _parse(text):
-    """Dict of computation to dict of instruction name to (shapes, operation, rest of the line)."""
+    """Returns a dict of computation -> dict of instruction -> (shapes, operation, rest)."""
     programs, current, entry = {}, None, None
     for line in text.splitlines():
         head = HEAD.match(line)
@@ -72,7 +72,7 @@ def _dims(shape):
 
 
 def _size(shapes):
-    """Elements of the floating-point arrays in a shape or tuple of shapes."""
+    """Returns the number of floating-point elements in a shape or tuple of shapes."""
     return sum(math.prod(_dims(dims)) for kind, dims in SHAPE.findall(shapes) if kind[0] in "fbc")
 
 
@@ -112,7 +112,7 @@ def _count(programs, name):
 
 
 def _rounds(programs, condition):
-    """How often a loop runs: it counts from 0 up to the constants of its condition."""
+    """Returns the rounds of a loop, which counts from 0 up to a constant of its condition."""
     limits = [math.inf]
     for shapes, operation, rest in programs[condition].values():
         if operation == "constant" and shapes.startswith("s32[]"):

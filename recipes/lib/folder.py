@@ -1,4 +1,4 @@
-"""The folder that every run leaves behind."""
+"""The folder that every run leaves behind, and the commands that can follow a run."""
 
 import contextlib
 import csv
@@ -77,10 +77,12 @@ FILES = (
     "unfinished-*",
 )
 MARKS = FILES[:5]
+IMPROVEMENT = 0.01  # of the validation loss in the last epoch, from which on longer training pays
+OF_ONE_RUN = ("--output", "--minutes", "--epochs", "--seed", "--resume", "--overwrite")
 
 
 class RunFolder:
-    """Where a recipe writes: `config.json`, `history.csv`, `metrics.json`, model and figures.
+    """The folder of a run: `config.json`, `history.csv`, `metrics.json`, model and figures.
 
     Nothing in the folder changes before `begin`, so that a run that is refused leaves it as it was:
     what is written earlier, with `write_json` or `keep`, waits until then. Results come first:
@@ -101,11 +103,11 @@ class RunFolder:
     def __init__(self, path, resume=False, overwrite=False, identity=None):
         self._started, self._failed = time.perf_counter(), []
         self._track = self._tracker = None  # what it is made of, and the `Tracker`
-        # For `next_steps`: the recipe's module, and the options of a longer run.
+        # For `next_commands`: the recipe's module, and the options of a longer run.
         self.recipe, self.longer = "__main__", None
         # The minutes that the default options need on this machine, if others were chosen.
         self.minutes_of_defaults = None
-        self._asked = None  # what was exported, if it has answered
+        self._request = None  # the last request that the exported model has answered
         self._begun, self._waiting = False, {}  # name -> arguments of `keep`
         self._resume, self._overwrite = resume, overwrite
         self.path = self.shared = pathlib.Path(path)  # that of the first host: it has checkpoints
@@ -127,8 +129,8 @@ class RunFolder:
         self.identity = json.loads(json.dumps(identity, default=str))
 
     def __truediv__(self, name):
-        listed = any(fnmatch.fnmatchcase(name, pattern) for pattern in FILES)
-        if not listed and name not in self._own_files:  # of somebody's own recipe
+        is_listed = any(fnmatch.fnmatchcase(name, pattern) for pattern in FILES)
+        if not is_listed and name not in self._own_files:  # of somebody's own recipe
             self._own_files.append(name)
             self._write_record()
         return self.path / name
@@ -139,7 +141,7 @@ class RunFolder:
             _write_json(record, self.path / RUN)
 
     def _check_contents(self):
-        """ValueError if the run must not begin; says so if there is nothing to resume."""
+        """Raises a ValueError if the run must not begin; prints if there is nothing to resume."""
         holds_run = any((self.path / name).exists() for name in MARKS)
         if holds_run and not (self._resume or self._overwrite):
             raise ValueError(
@@ -154,7 +156,7 @@ class RunFolder:
             print(f"The run in {self.path} has no checkpoint: it begins anew.", flush=True)
 
     def _read_record(self):
-        """Takes over what `run.json` says; ValueError if it is of another identity."""
+        """Reads `run.json`; ValueError if its run has another identity."""
         record = self.path / RUN
         if not record.is_file():  # of version 0.2.0, or there is no run
             return
@@ -171,7 +173,7 @@ class RunFolder:
             )
 
     def begin(self, model=None):
-        """The run is allowed to begin: from now on the folder is its own.
+        """Begins the run: from now on the folder belongs to it.
 
         Removes what an earlier run left, with `overwrite`, and writes what has waited. Further
         calls do nothing.
@@ -227,7 +229,7 @@ class RunFolder:
             self._waiting[name] = (write, compared)
 
     def check_room(self, model):
-        """ValueError if the disk has no room for the checkpoints and exports of a model."""
+        """Raises a ValueError if the disk has no room for checkpoints and exports of a model."""
         values = sum(math.prod(variable.shape) for variable in model.weights)
         trained = sum(math.prod(variable.shape) for variable in model.trainable_weights)
         # Weights and two moments, in two checkpoints and one that is written; then `model.keras`
@@ -243,19 +245,19 @@ class RunFolder:
             )
 
     def checkpoint_identity(self):
-        """What a checkpoint must agree with: the run, and what must not change within it."""
+        """Returns the identity that a checkpoint must have: the run, and its numbers and data."""
         return {"run": self._run, **self.identity}
 
     def seconds(self):
-        """Since the run began, those of processes that were killed up to their last checkpoint."""
+        """Returns the seconds of the run; of processes that were killed, up to their checkpoint."""
         return time.perf_counter() - self._started
 
     def count_from(self, seconds):
-        """Takes so many as spent."""
+        """Sets the seconds of the run until now."""
         self._started = time.perf_counter() - seconds
 
     def keep_best(self, monitor, mode, patience):
-        """Callbacks that write `model.keras` and go back to it after `patience` worse scores."""
+        """Returns callbacks that write the best model, and restore it after `patience` scores."""
         best = {"monitor": monitor, "mode": mode}
         return [
             keras.callbacks.ModelCheckpoint(self / "model.keras", save_best_only=True, **best),
@@ -276,7 +278,7 @@ class RunFolder:
             self._track = (service, self.path, config)
 
     def callbacks(self, name=None):
-        """History as CSV, but for one of several models, `name`; and what shows it in a tracker."""
+        """Returns callbacks for `history.csv`, if the run fits one model, and for the tracker."""
         callbacks = [_HistoryFile(self / "history.csv")] if name is None else []
         return callbacks + ([self._tracker.callback(name or "")] if self._tracker else [])
 
@@ -295,7 +297,7 @@ class RunFolder:
 
     @contextlib.contextmanager
     def drawing(self, name):
-        """A scope in which an image is drawn, which gives its path; to fail costs a sentence."""
+        """A scope that draws an image to the path it gives; an error costs a sentence only."""
         try:
             yield self.figures / f"{name}.png"
         except Exception as error:
@@ -303,9 +305,9 @@ class RunFolder:
 
     @contextlib.contextmanager
     def exporting(self, name):
-        """A scope in which something is exported, which gives its path.
+        """A scope that exports to the path it gives.
 
-        To fail costs a sentence and what comes of it; `end` then ends the run with an error.
+        An error costs a sentence; `end` then ends the run with an error.
         """
         try:
             yield self / name
@@ -314,7 +316,7 @@ class RunFolder:
             self._failed.append(name)
 
     def end(self):
-        """The run is over: no more checkpoints. Gives its metrics.
+        """Ends the run, removes its checkpoints, and returns its metrics.
 
         Raises:
             ValueError: If an export failed. The checkpoints then stay, for `--resume` to try again.
@@ -332,7 +334,7 @@ class RunFolder:
         return self._metrics
 
     def write_example(self, pixels):
-        """Writes uint8 `(height, width, channels)` as `example.png`, or `.npy`; gives its path."""
+        """Writes uint8 `(height, width, channels)` as `example.png` or `.npy`; returns the path."""
         if pixels.shape[-1] in (1, 3):
             path = self / "example.png"
             keras.utils.save_img(path, pixels, scale=False)
@@ -341,33 +343,35 @@ class RunFolder:
             np.save(path, pixels)
         return str(path)
 
-    def show_use(self, raw, shown="{}", of=lambda answer: answer, repeatable=True, **options):
-        """Prints the line that uses what was exported, and its answer, for which it is asked.
+    def show_use(
+        self, raw, expression="{}", summarise=lambda answer: answer, repeatable=True, **options
+    ):
+        """Asks the exported model, and prints the line of Python that does so, and its answer.
 
         Args:
-            raw: What to ask, a str.
-            shown: Expression of the answer, which stands for `{}`.
-            of: Function of the answer that gives the same.
-            repeatable: Whether the answer is the same each time.
-            **options: Of `predict`, each a str.
+            raw: The request, a str.
+            expression: An expression of the answer, for which `{}` stands.
+            summarise: A function of the answer that computes the expression.
+            repeatable: True if the answer is the same each time.
+            **options: Options of `predict`, each a str.
         """
-        quoted = [json.dumps(str(each), ensure_ascii=False) for each in (self.path, raw)]
-        told = (f"{name}={json.dumps(value)}" for name, value in options.items())
+        quoted = [json.dumps(str(text), ensure_ascii=False) for text in (self.path, raw)]
+        arguments = (f"{name}={json.dumps(value)}" for name, value in options.items())
         load = f"keras_transformers.load({quoted[0]})"
-        predict = shown.format(f"model.predict({', '.join([quoted[1], *told])})")
+        predict = expression.format(f"model.predict({', '.join([quoted[1], *arguments])})")
         try:
-            answer = of(keras_transformers.load(self.path).predict(raw, **options))
+            answer = summarise(keras_transformers.load(self.path).predict(raw, **options))
         except Exception as error:  # which costs a sentence, not the run
             print(f"What was exported gives no answer: {error}")
             return
         print(f"In Python:\n  model = {load}\n  {predict}")
         print(one_line(repr(answer), f"  # {'' if repeatable else 'another each time: '}"))
-        self._asked = (raw, options)
+        self._request = (raw, options)
 
     def show_next(self, still_learning=False):
-        """Prints what the user can do next, see `next_steps`.
+        """Prints commands or calls that the user can run next, see `next_commands`.
 
-        A longer run is among it if the minutes were too few for the default options, or if the
+        They include a longer run if the minutes were too few for the default options, or if the
         model was still learning.
         """
         longer, reason = None, ""
@@ -377,7 +381,7 @@ class RunFolder:
         elif still_learning and self.longer:
             longer, reason = self.longer, "Train longer: the validation loss still fell"
         if self.recipe == "__main__":
-            for command, what in next_commands(self.path, self._asked, longer, reason):
+            for command, what in next_commands(self.path, self._request, longer, reason):
                 print(f"{what}:\n{textwrap.indent(shell_command(command), '  ')}")
         else:  # a program or a notebook has called it
             for call, what in next_calls(self.path, self.recipe, longer, reason):
@@ -403,7 +407,7 @@ def _write_json(content, path):
 
 
 def locked(folder):
-    """Takes a folder for this process, until it ends or calls `release()` on what is returned.
+    """Locks a folder for this process, until it ends or calls `release()` on the returned lock.
 
     The lock is the system's own, on every system, so that a process that is killed leaves none.
 
@@ -425,7 +429,7 @@ def locked(folder):
 
 
 def free_folder(path):
-    """A folder beside a path that does not exist, by the first number that is free."""
+    """Returns a folder beside a path that does not exist, with the first number that is free."""
     numbers = (path.with_name(f"{path.name}_{number}") for number in range(2, 10**6))
     return next(free for free in numbers if not free.exists())
 
@@ -433,32 +437,32 @@ def free_folder(path):
 def remove_run(path):
     """Removes the files of a run from a folder, and nothing else."""
     record = pathlib.Path(path, RUN)
-    own = json.loads(record.read_text(encoding="utf-8"))["files"] if record.is_file() else []
-    for pattern in (*map(glob.escape, own), *FILES):
-        for found in pathlib.Path(path).glob(pattern):
-            if not found.is_dir() or found.is_symlink():
-                found.unlink()
+    own_files = json.loads(record.read_text(encoding="utf-8"))["files"] if record.is_file() else []
+    for pattern in (*map(glob.escape, own_files), *FILES):
+        for file in pathlib.Path(path).glob(pattern):
+            if not file.is_dir() or file.is_symlink():
+                file.unlink()
             elif pattern != "figures":
-                shutil.rmtree(found)
-            elif not any(found.iterdir()):
-                found.rmdir()
+                shutil.rmtree(file)
+            elif not any(file.iterdir()):
+                file.rmdir()
 
 
 def _first_line(error):
-    """What an error says, in a line."""
+    """Returns the text of an error in one line."""
     lines = (str(error).strip() or type(error).__name__).splitlines()
     # What fails in a graph begins with the way that led there.
     return lines[-1 if lines[0].startswith("in user code") else 0].strip()
 
 
 def is_finished(path):
-    """Whether the run in a folder has ended, and not only got as far as its metrics."""
+    """Returns whether the run in a folder has ended, and not only written its metrics."""
     path = pathlib.Path(path)
     return (path / "metrics.json").is_file() and not (path / "checkpoints").exists()
 
 
 def has_checkpoint(path):
-    """Whether there is a checkpoint in the folder of a run."""
+    """Returns whether the folder of a run has a checkpoint."""
     return any(pathlib.Path(path).glob("checkpoints/*/step-*"))
 
 
@@ -472,8 +476,8 @@ class _HistoryFile(keras.callbacks.Callback):
 
     def on_epoch_end(self, epoch, logs=None):
         numbers = {name: float(logs[name]) for name in sorted(logs)}
-        taken = {name: "" if x == -math.inf else x for name, x in numbers.items()}
-        self.rows.append({"epoch": epoch, **taken})
+        row = {name: "" if x == -math.inf else x for name, x in numbers.items()}
+        self.rows.append({"epoch": epoch, **row})
         with open(self._path, "w", newline="", encoding="utf-8") as file:
             writer = csv.DictWriter(file, list(self.rows[0]), extrasaction="ignore")
             writer.writeheader()
@@ -502,12 +506,11 @@ class Clock(keras.callbacks.Callback):
         self._folder.count_from(state["seconds"])
 
 
-IMPROVEMENT = 0.01  # of the validation loss in the last epoch, from which on longer training pays
-OF_ONE_RUN = ("--output", "--minutes", "--epochs", "--seed", "--resume", "--overwrite")
+# The next commands.
 
 
 def still_learning(history):
-    """Whether the validation loss of a history still fell by more than 1 % at its end."""
+    """Returns whether the validation loss of a history fell by more than 1 % in the last epoch."""
     names = ("val_cross_entropy", "val_loss")
     values = next((history[name] for name in names if name in (history or {})), [])
     if len(values) < 2 or values[-1] > min(values):
@@ -515,18 +518,15 @@ def still_learning(history):
     return values[-2] - values[-1] > IMPROVEMENT * abs(values[-2])
 
 
-def next_commands(folder, asked=None, longer=None, reason=""):
-    """Commands that use a finished run, with what each does.
+def next_commands(folder, request=None, longer=None, reason=""):
+    """Returns commands that use a finished run, a list of `(command, its effect)`.
 
     Args:
-        folder: Of the run.
-        asked: What its model has answered: a text or the path of an image, and a dict of options of
-            `predict`; None if it was asked nothing.
+        folder: The folder of the run.
+        request: The last request that its model has answered: a text or the path of an image, and a
+            dict of options of `predict`; None without such a request.
         longer: Dict of the options of a longer run, if that is advised.
         reason: The reason for a longer run, as a sentence without its stop.
-
-    Returns:
-        List of `(command, what it does)`.
     """
     called, folder = program(), pathlib.Path(folder)
     start, _, name = called.rpartition(" " if called.startswith(COMMAND) else ".")
@@ -536,18 +536,20 @@ def next_commands(folder, asked=None, longer=None, reason=""):
         return " ".join([f"{start}{between}{recipe}", *(shlex.quote(str(word)) for word in words)])
 
     steps = []
-    if asked is not None:
-        raw, options = asked
-        told = [word for key, x in options.items() for word in (option_name(key), x)]
-        steps.append((line("predict", folder, raw, *told), "Ask it on the command line"))
+    if request is not None:
+        raw, options = request
+        words_of_options = [word for key, x in options.items() for word in (option_name(key), x)]
+        steps.append(
+            (line("predict", folder, raw, *words_of_options), "Ask it on the command line")
+        )
         steps.append((line("demo", folder), "Try it in a page in the browser"))
     if longer is not None:
         again = folder.with_name(f"{folder.name}_longer")
-        told = [word for key, x in longer.items() for word in (f"--{key}", f"{x:g}")]
-        steps.append((line(name, *_own_options(), *told, "--output", again), reason))
-    other = _another(folder)
-    if other is not None:
-        steps.append((line("compare", other, folder), "Compare it with another run"))
+        words_of_options = [word for key, x in longer.items() for word in (f"--{key}", f"{x:g}")]
+        steps.append((line(name, *_own_options(), *words_of_options, "--output", again), reason))
+    another_run = _another(folder)
+    if another_run is not None:
+        steps.append((line("compare", another_run, folder), "Compare it with another run"))
     elif longer is None:
         again = folder.with_name(f"{folder.name}_seed_2")
         what = "See how much the score depends on the random seed"
@@ -556,11 +558,11 @@ def next_commands(folder, asked=None, longer=None, reason=""):
 
 
 def next_calls(folder, recipe, longer=None, reason=""):
-    """The same for a run that a program or a notebook has called, as lines of Python.
+    """Returns lines of Python instead of commands, for a run that a program has called.
 
     Args:
-        folder, longer, reason: As for `next_commands`.
-        recipe: Name of the recipe's module.
+        folder, longer, reason: Arguments of `next_commands`.
+        recipe: The name of the recipe's module.
     """
     folder, short = pathlib.Path(folder), recipe.rpartition(".")[2]
     if longer is not None:
@@ -568,26 +570,26 @@ def next_calls(folder, recipe, longer=None, reason=""):
     else:
         options, ending = {"seed": 2}, "seed_2"
         what = "See how much the score depends on the random seed"
-    told = ", ".join(f"{key}={value:g}" for key, value in options.items())
+    arguments = ", ".join(f"{key}={value:g}" for key, value in options.items())
     again = str(folder.with_name(f"{folder.name}_{ending}"))
-    call = f"{short}.run(configure({short}.Config, {told}, output={again!r}))"
+    call = f"{short}.run(configure({short}.Config, {arguments}, output={again!r}))"
     return [(call, f"{what} (add your other options)")]
 
 
 def _own_options():
-    """The options of this command line, but for those that differ from run to run."""
-    kept, words = [], sys.argv[1:]
+    """Returns the options of this command line without those that differ from run to run."""
+    options, words = [], sys.argv[1:]
     while words:
         word = words.pop(0)
         if word.partition("=")[0] not in OF_ONE_RUN:
-            kept.append(word)
+            options.append(word)
         elif "=" not in word and words and not words[0].startswith("--"):
             words.pop(0)
-    return kept
+    return options
 
 
 def _another(folder):
-    """The newest other run of the same kind beside it; None if there is none."""
+    """Returns the newest other run of the same recipe beside this one; None without such a run."""
     mine = _names(folder)
     runs = [path.parent for path in folder.parent.glob("*/metrics.json")]
     runs = [run for run in runs if run.name != folder.name and _names(run) == mine]
@@ -595,6 +597,6 @@ def _another(folder):
 
 
 def _names(folder):
-    """The names of a run's options, by which it is of a recipe."""
+    """Returns the names of a run's options, which tell its recipe."""
     path = folder / "config.json"
     return set(json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else None

@@ -1,4 +1,4 @@
-"""What a run prints: lines that fit the terminal, and how training goes."""
+"""The output of a run: lines that fit the terminal, and the progress of training."""
 
 import contextlib
 import datetime
@@ -25,7 +25,7 @@ SCORING = 0.1  # share of the time that validation and scoring take
 
 @contextlib.contextmanager
 def lines_that_fit():
-    """A scope in which no line that is printed is longer than the terminal, if there is one."""
+    """A scope that breaks printed lines longer than the terminal, if there is a terminal."""
     output = sys.stdout
     if output.isatty():
         sys.stdout = _Fitted(output)
@@ -62,12 +62,12 @@ class _Fitted:
 
 
 def columns():
-    """The width of the terminal, in characters; if there is none, as good as infinite."""
+    """Returns the width of the terminal in characters; a very large number without a terminal."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else 1 << 20
 
 
 def broken(line, width):
-    """A line as several, none of which is longer; what controls the terminal stays as it is."""
+    """Breaks a line into lines of at most `width`; a line that controls the terminal stays."""
     if len(line) <= width and rich.cells.cell_len(line) <= width or "\x1b" in line or "\r" in line:
         return line
     if rich.cells.cell_len(line) > len(line):  # characters as wide as two
@@ -81,7 +81,7 @@ def broken(line, width):
 
 
 def one_line(text, before=""):
-    """A text that stands behind another one in a line, cut to the terminal."""
+    """Returns a text behind another one in one line, cut to the terminal."""
     text = " ".join(text.split())
     room = min(columns(), LONGEST_LINE) - rich.cells.cell_len(before)
     if rich.cells.cell_len(text) > room:
@@ -90,7 +90,7 @@ def one_line(text, before=""):
 
 
 def shell_command(command):
-    """A command in lines that fit the terminal, and that a shell reads as one."""
+    """Breaks a command into lines that fit the terminal, and that a shell reads as one."""
     lines, width = [""], columns()
     for word in map(shlex.quote, shlex.split(command)):
         if lines[-1] and len(f"{lines[-1]} {word}") > width - 4:
@@ -102,9 +102,9 @@ def shell_command(command):
 
 
 def announce(config):
-    """Says at once what will happen, for the first result is minutes away."""
-    of = config.training
-    minutes, epochs = getattr(of, "minutes", None), getattr(of, "epochs", None)
+    """Prints the steps of the run at once, because the first result is minutes away."""
+    training = config.training
+    minutes, epochs = getattr(training, "minutes", None), getattr(training, "epochs", None)
     limits = [f"{minutes:g} minutes"] if minutes else []
     limits += [f"{epochs} epochs"] if epochs else []  # several networks have theirs
     at_most = f" for {' or '.join(limits)} at most" if limits else ""
@@ -115,7 +115,7 @@ def announce(config):
 
 
 class Progress(keras.callbacks.ProgbarLogger):
-    """Shows how training goes.
+    """Shows the progress of training.
 
     One line is drawn anew while an epoch runs. One stays when the epoch has ended. Where the output
     is no terminal, only lines that stay are printed. Keras draws no bar beside this callback.
@@ -181,7 +181,7 @@ class Progress(keras.callbacks.ProgbarLogger):
         self._redraw("validating ...")
 
     def on_test_batch_end(self, batch, logs=None):
-        """Keras's callback would draw its bar."""
+        """Does nothing; Keras's callback would draw its bar."""
 
     def on_test_end(self, logs=None):
         self._redraw("scoring ...")
@@ -216,7 +216,7 @@ class Progress(keras.callbacks.ProgbarLogger):
         self._say(f"The first step took {seconds:.0f} s.{until}")
 
     def _say_forecast(self):
-        """Prints how many epochs fit into the minutes, from the pace of the steps until now."""
+        """Prints the number of epochs that fit into the minutes, from the pace until now."""
         minutes = self._budget.minutes
         if minutes is None or not self._timed_steps:
             return
@@ -233,7 +233,7 @@ class Progress(keras.callbacks.ProgbarLogger):
             )
 
     def _line(self):
-        """The line of the epoch that runs."""
+        """Returns the line of the current epoch."""
         done, steps = self._done, self.params["steps"]
         number = f"Epoch {self._epoch + 1}/{self.params['epochs']}"
         count, left = f"{done}/{steps or '?'}", self._budget.minutes_left()
@@ -279,7 +279,7 @@ def minutes_for(wanted, minutes, reached):
 
 
 def shown_values(logs):
-    """The numbers of an epoch as words, losses first, without those that were not taken."""
+    """Returns the numbers of an epoch as words, losses first, without missing ones."""
     logs = logs or {}
     names = sorted(logs, key=lambda name: name.removeprefix("val_") != "loss")
     return [
@@ -290,7 +290,7 @@ def shown_values(logs):
 
 
 def time_of(minutes):
-    """A time in words: "40 s", "4 min", "1.5 h"."""
+    """Returns a time in words: "40 s", "4 min", "1.5 h"."""
     if minutes < 1:
         return f"{60 * minutes:.0f} s"
     return f"{minutes:.0f} min" if minutes < 90 else f"{minutes / 60:.1f} h"

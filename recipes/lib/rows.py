@@ -1,4 +1,4 @@
-"""What is to be answered: lines, columns of tables, fields of objects, images."""
+"""Rows to answer: lines, columns of tables, fields of objects, images."""
 
 import dataclasses
 import glob
@@ -38,7 +38,7 @@ REASONS = {
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """One thing to be answered.
+    """One text or image to answer.
 
     Args:
         number: Of its line in the file, or of its image among all, from 1.
@@ -88,7 +88,7 @@ class Rows:
                 yield Row(number, None if alone else str(path), content, shown)
 
     def identity(self):
-        """What changes when the rows do: the files, their sizes, when they were written.
+        """Returns a dict that changes with the rows: the files, their sizes and times.
 
         Raises:
             ValueError: If a file is gone.
@@ -110,7 +110,7 @@ class Rows:
         return self.takes == "image" and ending(path) not in LISTS
 
     def _of_file(self, path):
-        """Numbers, contents and lines of a file, which is a table or has a text in each line."""
+        """Yields numbers, contents and lines of a file: a table, or texts in lines."""
         if ending(path) in NAMED_ENDINGS:
             yield from self._of_table(path)
             return
@@ -143,7 +143,7 @@ class Rows:
                 yield number, _cell(cells, position), cells
 
     def _key(self, path, row):
-        """The key of what is answered, by the first of rows that are dicts."""
+        """Returns the key of the answered value, from the first row that is a dict."""
         if self.field is not None:
             return self.field
         if self.column is None:
@@ -162,7 +162,7 @@ class Rows:
         return row[key] if key in row else Refused(f"must have the field {key!r}.")
 
     def _position(self, path, cells):
-        """The position of the column, from 0, and whether the first row has names."""
+        """Returns the position of the column, from 0, and whether the first row has names."""
         if self.column is None:
             usual = USUAL_NAMES.get(self.takes, ())
             positions = [i for i, cell in enumerate(cells) if plain(cell) in usual]
@@ -179,7 +179,7 @@ class Rows:
 
 
 def find(pattern, takes, column=None, field=None):
-    """The rows of a file, of all files that a pattern fits, or of all in a folder and those in it.
+    """Finds the rows of a file, of all files that match a pattern, or of all files in a folder.
 
     Args:
         pattern: Path or pattern; or a tuple of several, in their order.
@@ -222,7 +222,7 @@ def _is_empty(path):
 
 
 def _lines(path):
-    """Numbers, from 1, and lines of a file, bytes without their ends."""
+    """Yields numbers, from 1, and lines of a file, bytes without their ends."""
     try:
         with opened_text(path, "a file of lines") as file:
             if b"\0" in file.peek(1):
@@ -234,7 +234,7 @@ def _lines(path):
 
 
 def _cell(cells, position):
-    """The cell at a position; of a blank line the first is empty."""
+    """Returns the cell at a position; the first cell of a blank line is empty."""
     cells = cells or [""]
     if position < len(cells):
         return cells[position]
@@ -242,14 +242,14 @@ def _cell(cells, position):
 
 
 def _shown(row):
-    """A row as the list of bad rows shows it."""
+    """Returns a row as the list of bad rows shows it."""
     if isinstance(row, list):
         return "\t".join(row)
     return json.dumps(row, ensure_ascii=False, default=str) if isinstance(row, Mapping) else row
 
 
 def _beside(path, name):
-    """The path of an image that is named in a list, from the folder of which it is seen."""
+    """Returns the path of an image that a list names, relative to the folder of the list."""
     try:
         name = name.decode() if isinstance(name, bytes) else name
         return str(path.parent.absolute() / name)

@@ -1,4 +1,4 @@
-"""How the translation recipes search, score and draw."""
+"""Translators: their training, search, scores, figures, and alignment."""
 
 import dataclasses
 import json
@@ -34,14 +34,15 @@ from ..data.translation import both
 from . import training
 from .progress import one_line
 
+EFLOMAL = "eflomal-align"
 CURVES = ("cross_entropy", "accuracy", "bleu", "chrf")
 
 
-def translation(model, tokenizer, search, corpus=None):
-    """A function from sentences to translations, on the backend in use.
+def make_translate(model, tokenizer, search, corpus=None):
+    """Returns a function from sentences to translations, on the backend in use.
 
     Args:
-        corpus: Whose sources they are, where the directions are several.
+        corpus: The corpus of the sentences, if it has several directions.
     """
     languages = getattr(corpus, "languages", None)
     if keras.backend.backend() == "tensorflow":
@@ -50,16 +51,16 @@ def translation(model, tokenizer, search, corpus=None):
 
     def translate(sentences):
         model.jax_state_sync()
-        of_source, of_target = both(tokenizer)
-        sources = with_room(sentences, of_source, LENGTHS[-1] - (languages is not None))
-        ids = [each.tolist() for each in of_source.tokenize(sources, end=True).numpy()]
+        source_tokenizer, target_tokenizer = both(tokenizer)
+        sources = with_room(sentences, source_tokenizer, LENGTHS[-1] - (languages is not None))
+        ids = [row.tolist() for row in source_tokenizer.tokenize(sources, end=True).numpy()]
         if languages is not None:
             pairs = zip(languages, ids, strict=True)
             ids = [[tokenizer.language_marks[language], *row] for language, row in pairs]
         marks = {"start_id": tokenizer.start_id, "end_id": tokenizer.end_id}
-        chosen = LanguageChoice("translation", tokenizer).without_marks(search)
-        found = generate_all(model, ids, chosen, LENGTHS, 64, verbose=0, **marks)
-        return [text.decode() for text in of_target.detokenize(found["tokens"]).numpy()]
+        search_with_marks = LanguageChoice("translation", tokenizer).without_marks(search)
+        output = generate_all(model, ids, search_with_marks, LENGTHS, 64, verbose=0, **marks)
+        return [text.decode() for text in target_tokenizer.detokenize(output["tokens"]).numpy()]
 
     return translate
 
@@ -98,41 +99,50 @@ def fit_translations(config, folder, model, batches, valid, scored, translate, c
     }
 
 
-def shortlist(config, folder, data, tokenizer):
-    """Lists of the target pieces that each source piece may become, or None; `shortlist.npz`."""
+def learn_shortlist(config, folder, data, tokenizer):
+    """Learns and writes the target pieces that each source piece may become; or returns None."""
     if config.decoding.shortlist is None:
         return None
-    corpus, each = data.train, both(tokenizer)
-    sides = zip(each, (without_context(corpus.sources), corpus.targets), strict=True)
-    ids = [of.tokenize(texts).to_list() for of, texts in sides]
-    made = Shortlist.learn(*ids, *(of.vocab_size for of in each), config.decoding.shortlist)
-    made.save(folder / "shortlist.npz")
-    lengths = made.splits[1:] - made.splits[:-1]
-    print(f"Shortlist: {len(made.frequent)} pieces, and {lengths.mean():.1f} for each of a source")
-    return made
+    source_tokenizer, target_tokenizer = both(tokenizer)
+    shortlist = Shortlist.learn(
+        source_tokenizer.tokenize(without_context(data.train.sources)).to_list(),
+        target_tokenizer.tokenize(data.train.targets).to_list(),
+        source_tokenizer.vocab_size,
+        target_tokenizer.vocab_size,
+        config.decoding.shortlist,
+    )
+    shortlist.save(folder / "shortlist.npz")
+    lengths = shortlist.splits[1:] - shortlist.splits[:-1]
+    number = len(shortlist.frequent)
+    print(f"Shortlist: {number} pieces, and {lengths.mean():.1f} for each of a source")
+    return shortlist
 
 
 def score(folder, data, translator, tokenize=None):
-    """Translates the test set with the beam; returns the scores, and rows of what it did.
+    """Translates the test set with the beam, scores the translations, and writes both.
 
-    Of several directions each is scored by itself, and the mean is that of them.
+    Several directions are scored one by one, and then have mean scores, too.
 
     Args:
         tokenize: sacreBLEU's tokenizer; None goes by the script of the references, as while
             training.
+
+    Returns:
+        A dict of metrics, and triples of source, reference and translation.
     """
-    seen = count_words(data.train.targets) if data.shards is None else None
+    counts = count_words(data.train.targets) if data.shards is None else None
     reports, rows, directions = {}, [], []
     for name, corpus in getattr(data.test, "parts", {"": data.test}).items():
         language = (target_of(name),) if name else ()
         translations = translator.translate(corpus.sources, *language)
         references = corpus.targets
-        chosen = tokenize or bleu_tokenizer(references if name else data.valid.targets)
+        own_tokenize = tokenize or bleu_tokenizer(references if name else data.valid.targets)
         sources = without_context(corpus.sources)
-        report = report_translations(sources, references, translations, seen, chosen)
-        reports[name] = {"tokenizer": chosen, **dataclasses.asdict(report)}
+        report = report_translations(sources, references, translations, counts, own_tokenize)
+        reports[name] = {"tokenizer": own_tokenize, **dataclasses.asdict(report)}
         triples = list(zip(sources, references, translations, strict=True))
-        rows, directions = rows + triples, directions + [name] * len(triples)
+        rows += triples
+        directions += [name] * len(triples)
         for source, reference, translation in triples[:8]:
             print(one_line(source, "  "))
             print(one_line(reference, "    reference: "))
@@ -142,34 +152,35 @@ def score(folder, data, translator, tokenize=None):
         folder.write_json("report.json", reports[""])
         folder.write_table("translations.tsv", header, rows)
         return _metrics(reports[""]["scores"], reports, rows), rows
-    common = {report["tokenizer"] for report in reports.values()}
-    common = common.pop() if len(common) == 1 else None
+    tokenizers = {report["tokenizer"] for report in reports.values()}
+    common = tokenizers.pop() if len(tokenizers) == 1 else None
     folder.write_json("report.json", {"tokenizer": common, "directions": reports})
     table = [(*row, name) for row, name in zip(rows, directions, strict=True)]
     folder.write_table("translations.tsv", [*header, "direction"], table)
-    return _metrics(_of_directions(reports), reports, rows), rows
+    return _metrics(_mean_scores(reports), reports, rows), rows
 
 
 def calibrate(translator, valid):
-    """Makes a translator say how good its translations may be expected to be.
+    """Calibrates the confidence of a translator by validation pairs.
 
-    Of several directions it does not: what one is sure of says nothing of another.
+    With several directions nothing happens: the confidence of one says nothing about another.
     """
     if not translator.target_languages:
         calibrate_confidence(translator, valid.sources, valid.targets)
 
 
-def _of_directions(reports):
-    """The means of all scores, and those of each direction."""
+def _mean_scores(reports):
+    """Returns the means of all scores, and BLEU and chrF of each direction."""
     scores = {direction: report["scores"] for direction, report in reports.items()}
     names = next(iter(scores.values()))
-    means = {name: float(np.mean([of[name] for of in scores.values()])) for name in names}
-    own = {f"{name}_{way}": of[name] for way, of in scores.items() for name in ("bleu", "chrf")}
-    return means | own
+    means = {name: float(np.mean([values[name] for values in scores.values()])) for name in names}
+    for direction, values in scores.items():
+        means |= {f"{name}_{direction}": values[name] for name in ("bleu", "chrf")}
+    return means
 
 
 def _metrics(scores, reports, rows):
-    """The scores by their names, on how many pairs, and sacreBLEU's signatures."""
+    """Returns the scores by their names, the number of pairs, and sacreBLEU's signatures."""
     signatures = {
         f"signature_{name}_{direction}".rstrip("_"): f"sacreBLEU {signature}"
         for direction, report in reports.items()
@@ -179,8 +190,8 @@ def _metrics(scores, reports, rows):
     return {**named, "test_examples": len(rows), **signatures}
 
 
-def of_first(tokenizer, corpus):
-    """The tokenizer of the first of several directions; or as it is."""
+def tokenizer_of_first(tokenizer, corpus):
+    """Returns the tokenizer of the first of several directions; or the tokenizer itself."""
     languages = targets_of(corpus)
     return tokenizer.towards(languages[0]) if languages else tokenizer
 
@@ -188,27 +199,28 @@ def of_first(tokenizer, corpus):
 def show_use(folder, rows, tokenizer):
     """Prints the line that translates the example, see `RunFolder.show_use`."""
     target = getattr(tokenizer, "target", None)
-    asked = {} if target is None else {"target_language": target}
-    folder.show_use(example(rows, tokenizer)[0], **asked)
+    options = {} if target is None else {"target_language": target}
+    folder.show_use(example(rows, tokenizer)[0], **options)
 
 
-def panels_of_reports(reports):
-    """What `grouped_bars` draws of reports: where translations are wrong.
+def error_panels(reports):
+    """Returns the errors in translations as panels for `grouped_bars`.
 
     Args:
         reports: Dict of a name -> `report.json` of a run.
     """
     panels = {
-        "chrF by words of the source": lambda of: {
-            row["words"]: row["chrf"] for row in of["by_length"]
+        "chrF by words of the source": lambda report: {
+            row["words"]: row["chrf"] for row in report["by_length"]
         },
-        "reference words found, in %, by times seen in training": lambda of: {
-            row["seen"]: 100 * row["found"] / row["words"] for row in of["by_frequency"]
+        "reference words found, in %, by times seen in training": lambda report: {
+            row["seen"]: 100 * row["found"] / row["words"] for row in report["by_frequency"]
         },
-        "kept of what must come through, in %": lambda of: {
-            kind: 100 * kept / expected for kind, (kept, expected) in of["placeables"].items()
+        "kept of what must come through, in %": lambda report: {
+            kind: 100 * number / expected
+            for kind, (number, expected) in report["placeables"].items()
         },
-        "translations that are": lambda of: of["faults"],
+        "translations that are": lambda report: report["faults"],
     }
     return {
         title: {name: numbers(report) for name, report in reports.items()}
@@ -216,29 +228,29 @@ def panels_of_reports(reports):
     }
 
 
-def by_direction(reports):
-    """Dict of a name -> report of one direction, of such `report.json`s as there are."""
-    found = {}
+def reports_by_direction(reports):
+    """Returns a dict of name -> report of one direction, from a dict of name -> `report.json`."""
+    parts_by_name = {}
     for name, report in reports.items():
         parts = report.get("directions", {"": report})
-        found |= {f"{name} {direction}".strip(): part for direction, part in parts.items()}
-    return found
+        parts_by_name |= {f"{name} {direction}".strip(): part for direction, part in parts.items()}
+    return parts_by_name
 
 
 def draw_errors(folder, path):
-    """Draws the report of a run."""
+    """Draws the errors in the translations of a run."""
     report = json.loads((folder / "report.json").read_text(encoding="utf-8"))
-    grouped_bars(panels_of_reports(by_direction({"run": report})), path)
+    grouped_bars(error_panels(reports_by_direction({"run": report})), path)
 
 
-def draw(model, tokenizer, rows, match, title, path):
-    """Draws what each piece of a translation looks at.
+def draw_attention(model, tokenizer, rows, match, title, path):
+    """Draws the attention of each piece of a translation.
 
     Args:
-        rows: Those of `score`; one is drawn.
-        match: In the path of the attention layer, see `alignment`.
-        title: What stands above.
-        path: Of the image.
+        rows: The triples of `score`; one is drawn.
+        match: A part of the path of the attention layer, see `alignment`.
+        title: The title of the image.
+        path: The path of the image.
     """
     source, translation = example(rows, tokenizer)
     weights = alignment(model, tokenizer, source, translation, match)
@@ -246,55 +258,55 @@ def draw(model, tokenizer, rows, match, title, path):
 
 
 def alignment(model, tokenizer, source, translation, match):
-    """What each piece of a translation looks at: weights, pieces produced, pieces of the source.
+    """Computes the attention of each piece of a translation.
 
-    The weights are those of the last attention layer whose path contains `match`, the mean of its
-    heads, `(pieces produced, pieces of the source)`; END is a piece on both sides.
+    Returns:
+        Weights of the last attention layer whose path contains `match`, the mean of its heads,
+        `(pieces produced, pieces of the source)`; the pieces produced; and the pieces of the
+        source. END is a piece on both sides.
     """
-    of_source, of_target = both(tokenizer)
+    source_tokenizer, target_tokenizer = both(tokenizer)
     ids = {
-        "source": of_source.tokenize([source], end=True).to_tensor(),
-        "target": of_target.tokenize([translation], start=True).to_tensor(),
+        "source": source_tokenizer.tokenize([source], end=True).to_tensor(),
+        "target": target_tokenizer.tokenize([translation], start=True).to_tensor(),
     }
     *_, last = attention_maps(model, ids, match=match).values()
-    queries = [*of_target.pieces(ids["target"][0])[1:], "</s>"]  # what each query produces
-    return last[0].mean(axis=0), queries, of_source.pieces(ids["source"][0])
+    queries = [*target_tokenizer.pieces(ids["target"][0])[1:], "</s>"]  # what each query produces
+    return last[0].mean(axis=0), queries, source_tokenizer.pieces(ids["source"][0])
 
 
 def example(rows, tokenizer):
-    """The first test sentence of 8 to 14 pieces, and its translation."""
+    """Returns the first test sentence of 8 to 14 pieces, and its translation."""
     for source, _, translation in rows:
         if 8 <= len(tokenizer.tokenize(source)) <= 14 and translation:
             return source, translation
     return rows[0][0], rows[0][2]
 
 
-EFLOMAL = "eflomal-align"
-
-
-def links_for(asked, data):
-    """Links of each training pair, or None where none are asked for.
+def load_links(option, data):
+    """Loads links of the words of each training pair.
 
     Args:
-        asked: File of links in Pharaoh's format, a line for each pair that is kept; "eflomal", to
-            let its program find them; or None.
+        option: A file of links in Pharaoh's format, a line for each training pair; "eflomal" to let
+            its program find them; or None for no links.
         data: The `TranslationData`.
 
     Raises:
-        ValueError: If there is no such file or program, the file has another number of lines or
-            something else in it, or the data is a stream or of several directions.
+        ValueError: If the file or program is missing, the file has another number of lines or
+            other content, or the data is a stream or has several directions.
     """
-    if asked is None:
+    if option is None:
         return None
     if data.shards is not None or isinstance(data.train, JoinedCorpus):
         raise ValueError(
             "--guided-alignment: links belong to the pairs of one file of one direction; a stream "
             "and several directions have none."
         )
-    if asked == "eflomal":
+    if option == "eflomal":
         forward, reverse = eflomal_links([data.train])
-        return [sorted(one & other) for one, other in zip(forward, reverse, strict=True)]
-    path = pathlib.Path(asked)
+        pairs = zip(forward, reverse, strict=True)
+        return [sorted(links & reverse_links) for links, reverse_links in pairs]
+    path = pathlib.Path(option)
     if not path.is_file():
         raise ValueError(f'--guided-alignment: there is no file {path}; or give "eflomal".')
     lines = path.read_text(encoding="utf-8-sig").splitlines()
@@ -303,24 +315,25 @@ def links_for(asked, data):
             f"--guided-alignment: {path} must have a line for each training pair that is kept, "
             f"{len(data.train)}. It has {len(lines)}."
         )
-    return _read(lines, path)
+    return _parse_links(lines, path)
 
 
-def _read(lines, path):
-    found = []
+def _parse_links(lines, path):
+    """Returns the links of each line; ValueError with the number of a wrong line."""
+    links = []
     for number, line in enumerate(lines, 1):
         try:
-            found.append(read_pharaoh(line))
+            links.append(read_pharaoh(line))
         except ValueError as error:
             raise ValueError(f"--guided-alignment: {path}, line {number}: {error}") from None
-    return found
+    return links
 
 
 def eflomal_links(corpora, program=EFLOMAL):
-    """Links from source to target and the other way, sets for each pair of all corpora.
+    """Finds links from source to target and the other way, sets for each pair of all corpora.
 
-    By eflomal (Östling & Tiedemann 2016, https://doi.org/10.1515/pralin-2016-0013): `pip install
-    eflomal`.
+    The program is eflomal (Östling & Tiedemann 2016, https://doi.org/10.1515/pralin-2016-0013):
+    `pip install eflomal`.
 
     Raises:
         ValueError: If its program is not installed, or fails.
@@ -337,8 +350,8 @@ def eflomal_links(corpora, program=EFLOMAL):
         options = [part for name, path in paths.items() for part in (f"-{name}", str(path))]
         done = subprocess.run([program, *options], capture_output=True, text=True)
         if done.returncode:
-            said = done.stderr.strip().splitlines() or ["it says nothing"]
-            raise ValueError(f"{program} failed: {said[-1]}")
+            messages = done.stderr.strip().splitlines() or ["it says nothing"]
+            raise ValueError(f"{program} failed: {messages[-1]}")
         forward, reverse = (
             [set(read_pharaoh(line)) for line in paths[name].read_text().splitlines()]
             for name in ("f", "r")
@@ -346,8 +359,8 @@ def eflomal_links(corpora, program=EFLOMAL):
     return forward, reverse
 
 
-def teaching(model, tokenizer, data, links):
-    """A function of the path at which to keep a head that has learned the links; or None."""
+def alignment_trainer(model, tokenizer, data, links):
+    """Returns a function that trains an alignment head and writes it; None without links."""
     if links is None:
         return None
 
@@ -362,10 +375,9 @@ def teaching(model, tokenizer, data, links):
 class SeededTranslator(Translator):
     """A `Translator` that draws by a seed and the text alone.
 
-    The random numbers of `Sampling(seed=...)` follow from a row's number, which is another one if
-    a corpus is shared out in other ways. Here they follow from the text. A text becomes the same
-    wherever it stands, up to the rounding of what is computed, so that a job that was killed or is
-    shared out goes on as it was begun.
+    The random numbers of `Sampling(seed=...)` follow from the number of a row, which changes if a
+    corpus is split in another way. Here they follow from the text. So a text has the same
+    translation in every split, up to rounding, and a job that was killed continues as it began.
     """
 
     def __init__(self, *arguments, seed):
@@ -387,18 +399,18 @@ class SeededTranslator(Translator):
 
 
 def change_search(predictor, search, seed, signature):
-    """The predictor of a translator that chooses tokens in another way.
+    """Returns the predictor of a translator with another search.
 
-    What its own search must or must not choose stays so.
+    The constraints of its own search stay.
 
     Args:
-        predictor: Of the translator.
+        predictor: The predictor of the translator.
         search: "greedy" or "sample".
-        seed: Of what is drawn.
-        signature: "xla" compiles; all else does not.
+        seed: The seed of sampling.
+        signature: "xla" compiles; other signatures do not.
 
     Raises:
-        ValueError: If it is no translator, or its model and tokenizer are not there.
+        ValueError: If the predictor is no translator, or has no model and tokenizer.
     """
     if predictor.kind != "translator":
         raise ValueError(f"--search is of translators. Received: a {predictor.kind}")
@@ -409,8 +421,8 @@ def change_search(predictor, search, seed, signature):
             f"--search {search} needs the folder of a run, or one with published weights: {error}"
         ) from None
     constraints = Constraints() if predictor.search is None else predictor.search.constraints
-    chosen = {"greedy": Greedy, "sample": Sampling}[search](constraints=constraints)
-    translator = SeededTranslator(*parts, chosen, seed=seed)
+    new_search = {"greedy": Greedy, "sample": Sampling}[search](constraints=constraints)
+    translator = SeededTranslator(*parts, new_search, seed=seed)
     made = TranslatorPredictor(translator if signature == "xla" else translator.portable)
     vars(made)["languages"] = translator.target_languages
     made._made["served"] = translator  # what streams

@@ -30,7 +30,7 @@ CUT = "The text is longer than the model reads: its {} was cut off."
 
 
 def text_of(text, name="text"):
-    """A text that is not empty.
+    """Returns a text that is not empty.
 
     Raises:
         ValueError: If there is nothing but space.
@@ -41,12 +41,12 @@ def text_of(text, name="text"):
 
 
 def cut(answer, part="end"):
-    """A sentence on what of a text was not read, or ""."""
+    """Returns a sentence on the part of a text that was not read, or ""."""
     return CUT.format(part) if answer.get("truncated") else ""
 
 
 def missing_parts(predictor, *parts):
-    """A sentence on what of "model", "tokenizer" and "preprocessing" is not there, or ""."""
+    """Returns a sentence on missing parts of a predictor, as "model" and "tokenizer", or ""."""
     missing = [part for part in parts if part not in predictor.parts]
     if not missing:
         return ""
@@ -58,18 +58,18 @@ def missing_parts(predictor, *parts):
 
 
 def most_probable(answer, number=5):
-    """Dict of label -> probability of the most probable classes, best first."""
+    """Returns a dict of label -> probability of the most probable classes, best first."""
     ranked = sorted(answer["probabilities"].items(), key=lambda pair: -pair[1])
     return dict(ranked[:number])
 
 
 def loading(folder):
-    """A sentence that stands under the title until the model answers."""
+    """Returns the sentence under the title until the model answers."""
     return f"`{pathlib.Path(folder)}`: The model is loading ..."
 
 
 def described(predictor, folder):
-    """What stands under the title: the folder, and the size of the model."""
+    """Returns the text under the title: the folder, and the size of the model."""
     number = len(predictor.labels or ())
     classes = f", {number} class{'es' if number > 1 else ''}" if number else ""
     if "model" not in predictor.parts:
@@ -84,88 +84,88 @@ NO_ANSWER = "The model finds it more probable that the text does not answer this
 
 
 def fill(predictor, text):
-    """A text filled in; dict of candidate -> probability for its first mask; and a sentence.
+    """Returns the filled text; a dict of candidate -> probability for its first mask; and a note.
 
     Raises:
         ValueError: If there is no text, or no mask in it.
     """
     if MASK not in text_of(text):
         raise ValueError(f"Write {MASK} where the model is to fill in a word.")
-    found = predictor.predict(text)
+    answer = predictor.predict(text)
     candidates = {}
-    for each in found["candidates"]:  # a word and the end of one may be written alike
-        candidates.setdefault(each["token"], each["probability"])
+    for candidate in answer["candidates"]:  # a word and the end of one may be written alike
+        candidates.setdefault(candidate["token"], candidate["probability"])
     if not candidates:
-        raise ValueError(f"The model reads no {MASK} in this text. {cut(found)}".strip())
-    return found["text"], candidates, cut(found)
+        raise ValueError(f"The model reads no {MASK} in this text. {cut(answer)}".strip())
+    return answer["text"], candidates, cut(answer)
 
 
 def classify_text(predictor, text):
-    """The five most probable classes, dict of label -> probability; and a sentence.
+    """Returns the five most probable classes of a text, label -> probability; and a note.
 
     Raises:
         ValueError: If there is no text.
     """
-    found = predictor.predict(text_of(text))
-    return most_probable(found), cut(found)
+    answer = predictor.predict(text_of(text))
+    return most_probable(answer), cut(answer)
 
 
 def rate(predictor, text):
-    """The number of a text, to six digits, and a sentence.
+    """Returns the number of a text, to six digits, and a note.
 
     Raises:
         ValueError: If there is no text.
     """
-    found = predictor.predict(text_of(text), details=True)
-    return float(f"{found['value']:.6g}"), cut(found)
+    answer = predictor.predict(text_of(text), details=True)
+    return float(f"{answer['value']:.6g}"), cut(answer)
 
 
 def tag(predictor, text):
-    """A text in parts, pairs of str and the tag of its words, or None; and a sentence.
+    """Returns a text in parts, pairs of str and the tag of its words, or None; and a note.
 
     Words of an entity stand in one part; where tags mark none, each word that has a tag.
 
     Raises:
         ValueError: If there is no text.
     """
-    found = predictor.predict(text_of(text), details=True)
-    words = [{**word, "type": word["tag"]} for word in found["words"] if word["tag"]]
+    answer = predictor.predict(text_of(text), details=True)
+    words = [{**word, "type": word["tag"]} for word in answer["words"] if word["tag"]]
     parts, end = [], 0
-    for each in found.get("entities", words):
-        parts += [(text[end : each["start"]], None)] if each["start"] > end else []
-        parts.append((text[each["start"] : each["end"]], each["type"]))
-        end = each["end"]
-    return parts + ([(text[end:], None)] if end < len(text) else []), cut(found)
+    for entity in answer.get("entities", words):
+        parts += [(text[end : entity["start"]], None)] if entity["start"] > end else []
+        parts.append((text[entity["start"] : entity["end"]], entity["type"]))
+        end = entity["end"]
+    return parts + ([(text[end:], None)] if end < len(text) else []), cut(answer)
 
 
 def text_similarity(predictor, first, second):
-    """The cosine of the angle between the vectors of two texts, and a sentence.
+    """Returns the cosine of the angle between the vectors of two texts, and a note.
 
     Raises:
         ValueError: If a text is missing.
     """
     texts = [text_of(first, "first text"), text_of(second, "second text")]
-    found = predictor.predict(texts, details=True)
-    one, other = (each["embedding"] for each in found)
-    length = math.hypot(*one) * math.hypot(*other)
-    product = sum(a * b for a, b in zip(one, other, strict=True))
-    return product / length if length else 0.0, cut(found[0]) or cut(found[1])
+    vectors = predictor.predict(texts, details=True)
+    left, right = (vector["embedding"] for vector in vectors)
+    length = math.hypot(*left) * math.hypot(*right)
+    product = sum(a * b for a, b in zip(left, right, strict=True))
+    return product / length if length else 0.0, cut(vectors[0]) or cut(vectors[1])
 
 
 def answer(predictor, question, text):
-    """The answer to a question, the text in parts, of which it is one, and sentences.
+    """Returns the answer to a question, the text in parts, one of which is the answer, and notes.
 
     Raises:
         ValueError: If the question or the text is missing.
     """
     pair = (text_of(question, "question"), text_of(text))
-    found = predictor.predict(pair, details=True)
-    start, end = found["start"], found["end"]
+    result = predictor.predict(pair, details=True)
+    start, end = result["start"], result["end"]
     parts = [(text[:start], None), (text[start:end], "answer"), (text[end:], None)]
-    said = [f"Score: {found['score']:.2f}; 1 is surest."]
-    said += [NO_ANSWER] if found["no_answer"] > found["score"] else []
-    said += [CUT_PAIR] if found["truncated"] else []
-    return found["answer"], [part for part in parts if part[0]], " ".join(said)
+    notes = [f"Score: {result['score']:.2f}; 1 is surest."]
+    notes += [NO_ANSWER] if result["no_answer"] > result["score"] else []
+    notes += [CUT_PAIR] if result["truncated"] else []
+    return result["answer"], [part for part in parts if part[0]], " ".join(notes)
 
 
 LENGTHS = (16, 32, 64, 128)  # of sources in pieces; each is compiled when it is first met
@@ -174,7 +174,7 @@ READ_BY = {True: "cross_attention", False: "attention"}  # whether a model is a 
 
 
 def translate(predictor, text):
-    """The dict of `translation`, `score`, `finished` and `truncated` of a text.
+    """Returns a dict of `translation`, `score`, `finished` and `truncated` of a text.
 
     Raises:
         ValueError: If there is no text.
@@ -183,23 +183,23 @@ def translate(predictor, text):
 
 
 def search_of(folder, number):
-    """The beam search that the folder's translations are made with, giving `number` of them."""
+    """Returns the beam search of a folder, which gives `number` translations."""
     settings = settings_of(folder)
     if "beam_size" in settings:  # a run
-        found = BeamSearch(settings["beam_size"], settings["length_penalty"])
+        search = BeamSearch(settings["beam_size"], settings["length_penalty"])
     else:
         try:
-            found = load_search(folder)
+            search = load_search(folder)
         except (FileNotFoundError, ValueError):
-            found = BeamSearch()
-    if not isinstance(found, BeamSearch):
-        found = BeamSearch(number, length_penalty=0.0, constraints=found.constraints)
-    beams = max(found.beam_size, number)
-    return dataclasses.replace(found, beam_size=beams, n_best=number)
+            search = BeamSearch()
+    if not isinstance(search, BeamSearch):
+        search = BeamSearch(number, length_penalty=0.0, constraints=search.constraints)
+    beams = max(search.beam_size, number)
+    return dataclasses.replace(search, beam_size=beams, n_best=number)
 
 
 def alternatives(predictor, text, search):
-    """Pairs of score and translation, best first, as many as the search's `n_best`.
+    """Returns pairs of score and translation, best first, as many as the search's `n_best`.
 
     Sentences that are the same but for how they are split into pieces are given once.
     """
@@ -207,11 +207,11 @@ def alternatives(predictor, text, search):
     ids = of_source.tokenize([text]).numpy()[0].tolist()[: LENGTHS[-1] - 1]
     marks = {"start_id": of_source.start_id, "end_id": of_source.end_id}
     ids = [*ids, of_source.end_id]
-    found = generate_all(predictor.model, [ids], search, LENGTHS, 1, verbose=0, **marks)
-    tokens, scores = found["tokens"][0], found["scores"][0]
+    output = generate_all(predictor.model, [ids], search, LENGTHS, 1, verbose=0, **marks)
+    tokens, scores = output["tokens"][0], output["scores"][0]
     if tokens.ndim == 1:  # `n_best` of one
         tokens, scores = tokens[None], scores[None]
-    texts = [each.decode("utf-8", "replace") for each in of_target.detokenize(tokens).numpy()]
+    texts = [text.decode("utf-8", "replace") for text in of_target.detokenize(tokens).numpy()]
     ranked = {}
     for score, translation in zip(scores.tolist(), texts, strict=True):
         if score > float("-inf"):  # there may be fewer than `n_best`
@@ -220,7 +220,7 @@ def alternatives(predictor, text, search):
 
 
 def alignment_picture(predictor, text, translation):
-    """A heat map, pixels, of what each piece of the translation looks at; None if it is too large.
+    """Draws the attention of each piece of the translation as pixels; None if it is too large.
 
     Rows are the pieces of the translation, columns those of the text.
     """
@@ -240,7 +240,7 @@ MASKED = -1e9
 
 
 class AdjustableModel:
-    """A language model whose distribution is bent by numbers that can be changed at any time.
+    """A language model whose temperature and `top_p` can be changed at any time.
 
     A search has its numbers compiled into it, and another temperature would compile for seconds;
     here they are variables: logits are divided by `temperature`, and what is not among the most
@@ -259,14 +259,14 @@ class AdjustableModel:
         return getattr(self._model, name)
 
     def decode_step(self, *inputs):
-        """The next logits, as `top_p` leaves them, and the state."""
+        """Returns the next logits, masked by `top_p`, and the state."""
         logits, state = self._model.decode_step(*inputs)
         logits = ops.cast(logits, "float32") / self.temperature
         return nucleus(logits, self.top_p), state
 
 
 def nucleus(logits, top_p):
-    """Logits, with a very small number for all but the fewest tokens whose sum is `top_p`."""
+    """Masks the logits of all but the fewest tokens whose probabilities sum to `top_p`."""
     ranked = tf.sort(logits, direction="DESCENDING")
     probabilities = tf.nn.softmax(ranked)
     before = tf.cumsum(probabilities, axis=-1, exclusive=True)
@@ -276,7 +276,7 @@ def nucleus(logits, top_p):
 
 @dataclasses.dataclass(frozen=True)
 class SamplingSettings:
-    """How boldly a folder's texts are meant to go on, and how far."""
+    """The sampling of a folder's continuations, and their length."""
 
     temperature: float = 0.8
     top_p: float = 0.95
@@ -284,25 +284,27 @@ class SamplingSettings:
 
 
 def sampling_settings(folder, predictor=None):
-    """The `SamplingSettings` of a run or of published weights, whose predictor has a model."""
+    """Returns the `SamplingSettings` of a run, or of published weights with a model."""
     settings = settings_of(folder)
     names = [field.name for field in dataclasses.fields(SamplingSettings)]
     if "temperature" in settings and "new_tokens" in settings:  # a run
         return SamplingSettings(**{name: settings[name] for name in names})
     model = None if predictor is None else predictor.model
-    most = getattr(model, "most_positions", None) or 2 * NEW_TOKENS
-    asked = SamplingSettings(new_tokens=min(NEW_TOKENS, most // 2))
+    most_positions = getattr(model, "most_positions", None) or 2 * NEW_TOKENS
+    defaults = SamplingSettings(new_tokens=min(NEW_TOKENS, most_positions // 2))
     try:
-        found = load_search(folder)
+        search = load_search(folder)
     except (FileNotFoundError, ValueError):
-        return asked
-    if isinstance(found, Sampling):
-        return dataclasses.replace(asked, temperature=found.temperature, top_p=found.top_p or 1.0)
-    return asked
+        return defaults
+    if isinstance(search, Sampling):
+        return dataclasses.replace(
+            defaults, temperature=search.temperature, top_p=search.top_p or 1.0
+        )
+    return defaults
 
 
 class Writer:
-    """Goes on with texts, by a model whose temperature and `top_p` differ from text to text.
+    """Writes continuations with a temperature and a `top_p` that differ from text to text.
 
     Args:
         model, tokenizer: As `export.TextGenerator` takes them.
@@ -316,7 +318,7 @@ class Writer:
         self._generator = TextGenerator(self._adjustable, tokenizer, Sampling(), new_tokens)
 
     def write(self, prompt, temperature, top_p):
-        """Yields a text and what follows it so far, and a sentence, while it is written.
+        """Yields a text with its continuation until now, and a note, while it is written.
 
         Raises:
             ValueError: If a number is out of its range.
@@ -332,9 +334,9 @@ class Writer:
 
 
 def write(predictor, prompt):
-    """A text and what follows it, by the numbers of the export; and a sentence."""
-    found = predictor.predict(prompt or "", details=True)
-    return found["text"], cut(found, "beginning")
+    """Returns a text with its continuation, by the numbers of the export; and a note."""
+    answer = predictor.predict(prompt or "", details=True)
+    return answer["text"], cut(answer, "beginning")
 
 
 SIDE = 448  # pixels of a picture that is drawn over, at least
@@ -345,7 +347,7 @@ COLOURS = ("#e8590c", "#1971c2", "#2f9e44", "#9c36b5", "#e03131", "#f08c00", "#0
 
 
 def uploaded(upload, folder):
-    """The picture of a request, the right way up, grey or RGB.
+    """Opens the picture of a request, the right way up, grey or RGB.
 
     Args:
         upload: Dict with the `path` of a file, as gradio passes it on, or None.
@@ -362,7 +364,7 @@ def uploaded(upload, folder):
 
 
 def opened(path):
-    """The picture in a file that was uploaded, the right way up, grey or RGB.
+    """Opens the picture in an uploaded file, the right way up, grey or RGB.
 
     Raises:
         ValueError: If there is none, or it cannot be read.
@@ -378,19 +380,19 @@ def opened(path):
 
 
 def classify_picture(predictor, picture):
-    """The five most probable classes, best first: dict of label -> probability."""
+    """Returns the five most probable classes of a picture, best first: label -> probability."""
     return most_probable(predictor.predict(picture))
 
 
 def picture_similarity(predictor, first, second):
-    """The cosine of the angle between the vectors of two pictures."""
-    one, other = np.array(predictor.predict([first, second]))
-    length = np.linalg.norm(one) * np.linalg.norm(other)
-    return float(one @ other / length) if length else 0.0
+    """Returns the cosine of the angle between the vectors of two pictures."""
+    left, right = np.array(predictor.predict([first, second]))
+    length = np.linalg.norm(left) * np.linalg.norm(right)
+    return float(left @ right / length) if length else 0.0
 
 
 def attention(predictor, picture):
-    """The picture as the model sees it, with what the answer draws on over it, and how it is found.
+    """Returns the picture as the model sees it, under a map of what the answer draws on.
 
     Returns:
         uint8 pixels, or None where nothing says what an answer draws on; and a sentence.
@@ -399,14 +401,14 @@ def attention(predictor, picture):
     pixels = np.asarray(picture)
     pixels = pixels[..., None] if pixels.ndim == 2 else pixels
     pixels = preprocessing.decode(tf.io.encode_png(pixels)).numpy()
-    found = heat_map(predictor.model, preprocessing.normalize(pixels)[None])
-    if found is None:
+    maps = heat_map(predictor.model, preprocessing.normalize(pixels)[None])
+    if maps is None:
         return None, "This model has no attention over patches that could be shown."
-    return overlaid(pixels, found[0][0]), f"What the answer draws on ({found[1]}): bright is much."
+    return overlaid(pixels, maps[0][0]), f"What the answer draws on ({maps[1]}): bright is much."
 
 
 def overlaid(pixels, warmth):
-    """Pixels `(height, width, 1 or 3)` with a map of any size over them as colours, enlarged."""
+    """Lays a map of any size as colours over pixels `(height, width, 1 or 3)`, enlarged."""
     height, width = pixels.shape[:2]
     factor = max(1, -(-SIDE // min(height, width)))
     size = (width * factor, height * factor)
@@ -420,61 +422,61 @@ def overlaid(pixels, warmth):
 
 
 def detect(predictor, picture):
-    """Everything that the model sees, surest first: dicts of `label`, `score` and `box`."""
+    """Returns all boxes of a picture, surest first: dicts of `label`, `score` and `box`."""
     return predictor.predict(picture, details=True)
 
 
-def above_threshold(found, threshold):
-    """Those with a score of `threshold` or more."""
-    return [each for each in found if each["score"] >= threshold]
+def above_threshold(boxes, threshold):
+    """Returns the boxes with a score of `threshold` or more."""
+    return [box for box in boxes if box["score"] >= threshold]
 
 
-def rows_of(found):
-    """A table: label, score in percent, left, top, right, bottom."""
+def rows_of(boxes):
+    """Returns a table: label, score in percent, left, top, right, bottom."""
     return [
-        [each["label"], round(100 * each["score"], 1), *(round(side) for side in each["box"])]
-        for each in found
+        [box["label"], round(100 * box["score"], 1), *(round(side) for side in box["box"])]
+        for box in boxes
     ]
 
 
-def with_boxes(picture, found):
-    """Pixels of the picture, enlarged where it is small, with its boxes, labels and scores."""
+def with_boxes(picture, boxes):
+    """Draws boxes, labels and scores into a picture, which is enlarged if it is small."""
     factor = max(1, -(-SIDE // min(picture.size)))
     drawn = picture.convert("RGB").resize([factor * side for side in picture.size])
     pen = PIL.ImageDraw.Draw(drawn)
     line = max(2, round(min(drawn.size) / 200))
-    names = sorted({each["label"] for each in found})
-    for each in reversed(found):  # the surest above the others
-        colour = COLOURS[names.index(each["label"]) % len(COLOURS)]
-        left, top, right, bottom = (factor * side for side in each["box"])
+    names = sorted({box["label"] for box in boxes})
+    for box in reversed(boxes):  # the surest above the others
+        colour = COLOURS[names.index(box["label"]) % len(COLOURS)]
+        left, top, right, bottom = (factor * side for side in box["box"])
         if right <= left or bottom <= top:
             continue
         pen.rectangle((left, top, right, bottom), outline=colour, width=line)
-        said = f"{each['label']} {each['score']:.0%}" if len(names) > 1 else f"{each['score']:.0%}"
-        position = pen.textbbox((left + line, top + line), said, font_size=6 * line)
+        label = f"{box['label']} {box['score']:.0%}" if len(names) > 1 else f"{box['score']:.0%}"
+        position = pen.textbbox((left + line, top + line), label, font_size=6 * line)
         pen.rectangle(position, fill=colour)
-        pen.text((left + line, top + line), said, fill="white", font_size=6 * line)
+        pen.text((left + line, top + line), label, fill="white", font_size=6 * line)
     return np.asarray(drawn)
 
 
 def segment(predictor, picture):
-    """What stands where: the picture, enlarged or made small, with masks of its classes.
+    """Returns the picture, enlarged or reduced, with masks of its classes.
 
     Returns:
         uint8 pixels `(height, width, 3)`; pairs of a mask `(height, width)`, from 0 to 1, and the
         name of its class with its share, the largest first; and a sentence on what is left out.
     """
-    found = predictor.predict(picture)
+    answer = predictor.predict(picture)
     factor = min(max(1, SIDE / min(picture.size)), LARGEST / max(picture.size))
     size = [max(1, round(factor * side)) for side in picture.size]
-    numbers = PIL.Image.fromarray(np.array(found["map"], "int32"))
+    numbers = PIL.Image.fromarray(np.array(answer["map"], "int32"))
     numbers = np.asarray(numbers.resize(size, PIL.Image.NEAREST))
     masks = {}
     for number in np.unique(numbers):
         name = predictor.labels[number] if predictor.labels else str(number)
         masks[name] = masks.get(name, 0) + OPACITY * (numbers == number)
-    shown = [each for each in found["shares"].items() if each[0] in masks][:MOST_CLASSES]
-    number = len(found["shares"]) - len(shown)
+    shares = [share for share in answer["shares"].items() if share[0] in masks][:MOST_CLASSES]
+    number = len(answer["shares"]) - len(shares)
     left_out = f"Classes that are too small to be shown: {number}." if number else ""
-    pairs = [(masks[name], f"{name}: {share:.1%}") for name, share in shown]
+    pairs = [(masks[name], f"{name}: {share:.1%}") for name, share in shares]
     return np.asarray(picture.convert("RGB").resize(size)), pairs, left_out

@@ -1,4 +1,4 @@
-"""What may be tried first: from what a run has left, and from the data that it is scored on."""
+"""Examples for pages, from the files of a run and from its test set."""
 
 import contextlib
 import csv
@@ -21,7 +21,7 @@ PROMPTS = ["", "Once upon a time", "To be, or not to be"]
 
 
 def settings_of(folder):
-    """The numbers of a run, a dict; empty where the folder has none."""
+    """Returns the numbers of a run, a dict; empty if the folder has none."""
     try:
         found = json.loads(pathlib.Path(folder, "config.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -30,7 +30,7 @@ def settings_of(folder):
 
 
 def threshold(folder):
-    """The score from which on a box is an answer, as a run has chosen it."""
+    """Returns the least score of a box, as a run has chosen it."""
     try:
         metrics = json.loads(pathlib.Path(folder, "metrics.json").read_text(encoding="utf-8"))
         return min(max(float(metrics["test_threshold"]), 0.0), 1.0)
@@ -39,29 +39,29 @@ def threshold(folder):
 
 
 def sentences(folder):
-    """Sentences that the run was scored on, of moderate length."""
+    """Returns test sentences of the run, of moderate length."""
     found = _column(folder, "translations.tsv", "source")
     return [text for text in found if 15 <= len(text) <= LONGEST][:NUMBER] or SENTENCES
 
 
 def prompts(folder):
-    """Beginnings that the run went on with."""
+    """Returns the prompts of the run."""
     return list(settings_of(folder).get("prompts") or PROMPTS)
 
 
 def masked(folder):
-    """Texts that the run filled in."""
+    """Returns the samples with masks of the run."""
     return _column(folder, "samples.tsv", "text")[:NUMBER] or ["To be, or not to [MASK]."]
 
 
 def labelled_texts(folder):
-    """Texts of the test set of a run; none where that would be downloaded, or is gone."""
+    """Returns test texts of a run; none if the test set must be downloaded, or is gone."""
     data = _data(documents.load_labelled, folder, "shakespeare-plays")
     return [text[: 4 * LONGEST] for text in data.test.texts[:NUMBER]] if data else []
 
 
 def pictures(folder):
-    """Pixels of test pictures of different classes, or different labels, of a run."""
+    """Returns pixels of test pictures of different classes, or different labels, of a run."""
     data = _data(images.load, folder, "fashion-mnist-12k", own_files=False)
     if not data:
         return _example(folder)
@@ -70,7 +70,7 @@ def pictures(folder):
 
 
 def scenes(folder):
-    """Pixels of test pictures with boxes of a run, as it looks at them."""
+    """Returns pixels of test pictures with boxes of a run, in its windows."""
     data = _data(boxes.load, folder, "tree-crowns")
     if not data:
         return _example(folder)
@@ -81,7 +81,7 @@ def scenes(folder):
 
 
 def _column(folder, name, column):
-    """A column of a run's table, a list of str; empty without one."""
+    """Returns a column of a run's table, a list of str; empty without the table."""
     try:
         with open(pathlib.Path(folder, name), newline="", encoding="utf-8") as file:
             return [row[column] for row in csv.DictReader(file, delimiter="\t")]
@@ -90,7 +90,7 @@ def _column(folder, name, column):
 
 
 def _data(load, folder, usual, own_files=True):
-    """The data set of a run, or the usual one; None where it is not on this machine."""
+    """Loads the data set of a run, or the usual one; None if this machine does not have it."""
     settings = settings_of(folder)
     dataset = settings.get("dataset", usual)
     if str(dataset).startswith("tfds:"):
@@ -107,7 +107,7 @@ def _data(load, folder, usual, own_files=True):
 
 
 def _example(folder):
-    """The picture that a run has left."""
+    """Returns the example picture of a run."""
     path = pathlib.Path(folder, "example.png")
     return [np.asarray(PIL.Image.open(path))] if path.is_file() else []
 

@@ -27,7 +27,7 @@ ALIGNED = "Alignment: what each piece of the translation (a row) looks at in the
 
 
 def theme():
-    """The theme, with the fonts that the browser has: none is fetched."""
+    """Returns the theme, with the fonts that the browser has: none is fetched."""
     return gr.themes.Default(
         font=["system-ui", "sans-serif"], font_mono=["ui-monospace", "monospace"]
     )
@@ -67,8 +67,8 @@ def translator(predictor, folder):
     search = None if why else answers.search_of(folder, ALTERNATIVES)
 
     def translate(text):
-        found = answers.translate(predictor, text)
-        translation, end = found["translation"], answers.cut(found)
+        answer_and_score = answers.translate(predictor, text)
+        translation, end = answer_and_score["translation"], answers.cut(answer_and_score)
         if why or not translation:
             yield translation, None, None, end if translation else NOTHING
             return
@@ -82,7 +82,7 @@ def translator(predictor, folder):
 
 
 def text_generator(predictor, folder):
-    """Beginning -> text; with the Keras model as boldly as is asked."""
+    """Beginning -> text; with the Keras model at a chosen temperature and `top_p`."""
     why = answers.missing_parts(predictor, "model", "tokenizer")
     own = answers.sampling_settings(folder, None if why else predictor)
     with gr.Row():
@@ -127,7 +127,7 @@ def text_generator(predictor, folder):
 
 
 def mask_filler(predictor, folder):
-    """Text with masks -> filled in, and what else was likely."""
+    """Text with masks -> filled text, and other likely words."""
     with gr.Row():
         with gr.Column():
             text = gr.Textbox(label=f"Text with {answers.MASK}", lines=3, elem_id="input")
@@ -178,7 +178,7 @@ def text_regressor(predictor, folder):
 
 
 def text_tagger(predictor, folder):
-    """Text -> the same, in which entities, or words, have the colour of their tag."""
+    """Text -> the same text, with entities or words in the colour of their tag."""
     with gr.Row():
         with gr.Column():
             text = gr.Textbox(label="Text", lines=6, elem_id="input", autofocus=True)
@@ -194,7 +194,7 @@ def text_tagger(predictor, folder):
 
 
 def sentence_encoder(predictor, folder):
-    """Two texts -> how alike they are."""
+    """Two texts -> their similarity."""
     with gr.Row():
         first = gr.Textbox(label="First text", lines=3, elem_id="input", autofocus=True)
         second = gr.Textbox(label="Second text", lines=3, elem_id="other")
@@ -210,7 +210,7 @@ def sentence_encoder(predictor, folder):
 
 
 def question_answerer(predictor, folder):
-    """Question and text -> the answer, and where it stands."""
+    """Question and text -> the answer, marked in the text."""
     with gr.Row():
         with gr.Column():
             question = gr.Textbox(label="Question", elem_id="input", autofocus=True)
@@ -228,7 +228,7 @@ def question_answerer(predictor, folder):
 
 
 def image_classifier(predictor, folder):
-    """Picture -> classes; with the Keras model also what they draw on."""
+    """Picture -> classes; with the Keras model also a map of what they draw on."""
     why = answers.missing_parts(predictor, "model", "preprocessing")
     with gr.Row():
         with gr.Column():
@@ -250,16 +250,16 @@ def image_classifier(predictor, folder):
 
     def classify(upload):
         opened = answers.uploaded(upload, get_upload_folder())
-        found = answers.classify_picture(predictor, opened)
+        classes = answers.classify_picture(predictor, opened)
         over, how = (None, "") if why else answers.attention(predictor, opened)
-        yield found, over, how
+        yield classes, over, how
 
     triggers = [ask.click, picture.upload]
     connect(classify, [picture], [answer, shown], note, triggers, preprocess=False)
 
 
 def image_encoder(predictor, folder):
-    """Two pictures -> how alike they are."""
+    """Two pictures -> their similarity."""
     with gr.Row():
         first, second = position(), position("Second picture", "other")
     ask = button("Compare")
@@ -274,7 +274,7 @@ def image_encoder(predictor, folder):
 
 
 def detector(predictor, folder):
-    """Picture -> boxes, above a score that can be moved."""
+    """Picture -> boxes above a score that can be moved."""
     threshold = examples.threshold(folder)
     with gr.Row():
         with gr.Column():
@@ -336,7 +336,7 @@ def segmenter(predictor, folder):
 
 
 def position(label="Picture", elem_id="input"):
-    """Where a picture is put."""
+    """Returns the component for an uploaded picture."""
     return gr.Image(
         label=label,
         type="filepath",
@@ -348,12 +348,12 @@ def position(label="Picture", elem_id="input"):
 
 
 def files(pixels):
-    """Files of example pictures, which are there as long as this process is."""
+    """Writes files of example pictures, which are removed when this process ends."""
     folder = pathlib.Path(tempfile.mkdtemp(prefix="examples-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     paths = [folder / f"{number}.png" for number in range(len(pixels))]
-    for path, each in zip(paths, pixels, strict=True):
-        PIL.Image.fromarray(np.squeeze(each)).save(path)
+    for path, array in zip(paths, pixels, strict=True):
+        PIL.Image.fromarray(np.squeeze(array)).save(path)
     return [[str(path)] for path in paths]
 
 
@@ -374,7 +374,7 @@ LAYOUTS = (
 
 
 def page(predictor, folder, read=None):
-    """The page of a predictor: what is asked on the left, the answer on the right.
+    """Lays out the page of a predictor: the request on the left, the answer on the right.
 
     On every page `#input` takes the request, `#ask` sends it, `#answer` shows what came of it, and
     `#message` says in a sentence why there is no answer, or what to know about it.

@@ -1,4 +1,4 @@
-"""What all pages share, with gradio: requests, and which of them is answered.
+"""Requests of pages: the newest one of each window is answered; and components of all pages.
 
 Gradio accepts a click while an earlier one is answered (`trigger_mode="multiple"`). Which answers
 are shown is decided here:
@@ -24,7 +24,7 @@ POLL = 0.1  # seconds between two looks at whether a newer request has come
 
 
 def answered(answer, number):
-    """A handler of `number` outputs and a message, from a function that may refuse or fail.
+    """Returns a handler of `number` outputs and a message, from a function that may fail.
 
     Args:
         answer: Generator function that yields tuples of outputs and a sentence.
@@ -78,41 +78,41 @@ class Requests:
         self._turn = threading.Lock()
 
     def ask(self, request: gr.Request, *values):
-        """Yields what is shown of a request, until a newer one or an edit comes.
+        """Yields the answer to a request step by step, until a newer request or an edit comes.
 
         Gradio shows the last tuple once more when a generator ends. So the last one changes
         nothing, and the turn of the next request begins after all that this one has shown.
         """
         window = self._window(request.session_hash)
-        asked = self._request(values)
+        newest = self._request(values)
         with self._registering:
-            if asked.time < window.newest.time:
+            if newest.time < window.newest.time:
                 return
-            window.newest = window.current = asked
+            window.newest = window.current = newest
         yield self._nothing
         while not self._turn.acquire(timeout=POLL):
-            if window.current is not asked:
+            if window.current is not newest:
                 yield self._unchanged
                 return
         try:
             yield self._nothing  # the request before may have shown something since
-            yield from self._shown(window, asked, values[:-1])
+            yield from self._shown(window, newest, values[:-1])
             if window.current is None:  # an edit has come while an answer was on its way
                 yield self._nothing
             yield self._unchanged
         finally:
             self._turn.release()
 
-    def _shown(self, window, asked, inputs):
-        for shown in self._answer(*inputs):
-            if window.current is not asked:
+    def _shown(self, window, request, inputs):
+        for outputs in self._answer(*inputs):
+            if window.current is not request:
                 return
-            yield shown
-            if window.current is not asked:
+            yield outputs
+            if window.current is not request:
                 return
 
     def edit(self, request: gr.Request, *values):
-        """Returns what is shown after an edit: nothing if the answer belongs to other inputs."""
+        """Returns the outputs after an edit: empty ones if the answer belongs to other inputs."""
         window = self._window(request.session_hash)
         edited = self._request(values)
         with self._registering:
@@ -124,11 +124,11 @@ class Requests:
 
     def _request(self, values):
         *inputs, time = values
-        return Request([_plain(each) for each in inputs[: self._edited]], float(time or 0))
+        return Request([_plain(value) for value in inputs[: self._edited]], float(time or 0))
 
 
 def _plain(value):
-    """An input as it is compared: of a file, which is a dict, its path."""
+    """Returns an input for comparison; a file, which is a dict, becomes its path."""
     return value.get("path") if isinstance(value, dict) else value
 
 
@@ -150,8 +150,8 @@ def connect(answer, inputs, outputs, message, triggers, settings=(), **options):
     time = gr.Number(0, visible=False)
     shared = {"js": WITH_TIME, "concurrency_limit": None, "api_visibility": "private"}
     shared |= {"outputs": [*outputs, message]}
-    asked = [*inputs, *settings, time]
-    event = gr.on(triggers, requests.ask, asked, trigger_mode="multiple", **shared, **options)
+    read = [*inputs, *settings, time]
+    event = gr.on(triggers, requests.ask, read, trigger_mode="multiple", **shared, **options)
     changes = [component.change for component in inputs]
     hidden = {"show_progress": "hidden", "trigger_mode": "always_last", "preprocess": False}
     gr.on(changes, requests.edit, [*inputs, time], **shared, **hidden)
@@ -159,22 +159,22 @@ def connect(answer, inputs, outputs, message, triggers, settings=(), **options):
 
 
 def message():
-    """Where a sentence on the answer stands."""
+    """Returns the component for a sentence on the answer."""
     return gr.Markdown(elem_id="message")
 
 
 def button(text):
-    """What sends the request."""
+    """Returns the button that sends the request."""
     return gr.Button(text, variant="primary", elem_id="ask")
 
 
 def missing(what, why):
-    """Says what is not on the page."""
+    """Shows a sentence on a part that the page lacks."""
     if why:
         gr.Markdown(f"{what} {why}", elem_id="missing")
 
 
 def offer(first, inputs):
-    """Examples to choose from, if there are any."""
+    """Shows examples to choose from, if there are any."""
     if first:
         gr.Examples(first, inputs, label="Try", api_visibility="private")
