@@ -22,7 +22,7 @@ from keras_transformers.models import MAE, ViT
 from keras_transformers.training import AdamW, score_classes
 from keras_transformers.visualization import confusion_matrix, images_side_by_side
 
-from .data.images import batch_of, batches_of, load_data
+from .data.images import load_data, make_batches, size_of_batch
 from .lib import image_classifiers, training
 from .lib.options import Run, changed, main
 
@@ -134,7 +134,7 @@ def pretrain(config, folder, model, data, batches, valid):
         folder,
         model,
         lambda epoch: batches(epoch).map(alone),
-        len(data.train) // batch_of(config, data.train),
+        len(data.train) // size_of_batch(config, data.train),
         validation_data=valid.map(alone),
     )
 
@@ -157,8 +157,8 @@ def train_classifier(config, folder, kind, seed, start, data, preprocessing):
         config,
         folder,
         model,
-        batches_of(config, data.train, preprocessing, seed),
-        len(data.train) // batch_of(config, data.train),
+        make_batches(config, data.train, preprocessing, seed),
+        len(data.train) // size_of_batch(config, data.train),
         epochs=config.training.label_epochs,
         name=f"{kind}-{seed}",
         verbose=0,

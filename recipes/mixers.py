@@ -130,9 +130,9 @@ def load_data(config):
     """Returns a dict of name -> task, and the preprocessing of pictures."""
     options, data, preprocessing = config.data, {}, None
     if "image" in options.tasks:
-        data["image"], preprocessing = tasks.of_images(config.model.patch_size)
+        data["image"], preprocessing = tasks.image_task(config.model.patch_size)
     if "text" in options.tasks:
-        data["text"] = tasks.of_text(options.words, options.vocab_size, options.text_length)
+        data["text"] = tasks.text_task(options.words, options.vocab_size, options.text_length)
     if config.run.smoke:
         few = 3 * config.training.batch_size
         data = {name: task.head(few) for name, task in data.items()}

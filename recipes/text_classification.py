@@ -34,7 +34,7 @@ from keras_transformers.training import (
 )
 from keras_transformers.visualization import confusion_matrix
 
-from .data.data_sets import separator_of
+from .data.data_sets import find_separator
 from .data.documents import load_labelled
 from .lib import fine_tuning, training
 from .lib.batches import LabelledBatches, first_epoch
@@ -123,7 +123,7 @@ def load_data(config):
         options.train,
         options.valid,
         options.test,
-        separator=separator_of(options),
+        separator=find_separator(options),
         columns=options.columns,
     )
     if config.run.smoke:
@@ -232,7 +232,7 @@ def compare(config, folder, data, tokenizer, ids):
         for seed in seeds
     }
     training.continue_on_tensorflow()
-    several = separator_of(config.data) is not None
+    several = find_separator(config.data) is not None
     for start in starts:
         scores = []
         for seed in seeds:
@@ -276,7 +276,7 @@ def run(config):
     fine_tuning.keep_tokenizer(tokenizer, folder)
     metrics, (model, history, scores) = compare(config, folder, data, tokenizer, ids)
     model.save(folder / "model.keras")
-    classes, several = data.train.classes, separator_of(config.data) is not None
+    classes, several = data.train.classes, find_separator(config.data) is not None
     classifier = TextClassifier(model, tokenizer, classes, lengths(config))
     started_from = config.model.pretrained if config.model.pooling == "token" else None
 

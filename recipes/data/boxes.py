@@ -45,7 +45,7 @@ def load(dataset="tree-crowns", train=None, valid=None, test=None, data_dir=None
     """
     files = {"train": train, "valid": valid, "test": test}
     folders = {name: (images or {}).get(name) for name in files}
-    if data_sets.own_files(files, every=True):
+    if data_sets.has_own_files(files, every=True):
         return _from_coco(files, folders)
     options = [f"--{name}-images" for name, folder in folders.items() if folder]
     if options:
@@ -126,7 +126,7 @@ def _from_tfds(name, data_dir):
             f"tfds:{name} {split}", objects["label"].names, images, boxes, labels, crowds
         )
 
-    corpora = {ours: read(theirs) for ours, theirs in data_sets.splits_of(builder, name).items()}
+    corpora = {ours: read(theirs) for ours, theirs in data_sets.find_splits(builder, name).items()}
     if "test" not in corpora or not corpora["test"].number_of_boxes():
         # COCO keeps the boxes of its test images to itself.
         if "valid" in corpora:

@@ -11,12 +11,12 @@ from keras_transformers.shards import Shards
 SAMPLE = 50_000  # rows of a stream from which vocabularies and lengths follow
 
 
-def own_files(files, every=False):
+def has_own_files(files, every=False):
     """Returns whether the user has given files.
 
     Args:
         files: Dict of split -> path or None.
-        every: Whether there must be one for each split; else `held_out_of` makes those that lack.
+        every: True if each split needs a file; else `hold_out_missing` makes the missing ones.
 
     Raises:
         ValueError: If there are some, but not those that are needed.
@@ -29,7 +29,7 @@ def own_files(files, every=False):
     return len(missing) < len(files)
 
 
-def columns_of(columns):
+def parse_columns(columns):
     """Returns columns from `--columns`: names, or numbers from 1, as for `recipes.predict`.
 
     Numbers are what a table without a first line of names has. Given as int, they are from 0.
@@ -41,7 +41,7 @@ def columns_of(columns):
     return columns
 
 
-def held_out_of(corpora):
+def hold_out_missing(corpora):
     """Returns a dict of split -> corpus, with missing splits held out of the training set.
 
     By `splits.held_out`: a tenth, from 50 to 1,000 and at most a fifth, duplicates kept together.
@@ -55,7 +55,7 @@ def held_out_of(corpora):
     return corpora
 
 
-def shards_of(files, columns, **own):
+def find_shards(files, columns, **own):
     """Returns the `Shards` of a pattern in `--train`, as "shards/*.jsonl"; None for a path.
 
     Args:
@@ -68,11 +68,11 @@ def shards_of(files, columns, **own):
     pattern = str(files["train"])
     if pathlib.Path(pattern).exists() or not glob.has_magic(pattern):
         return None
-    own_files(files, every=True)
+    has_own_files(files, every=True)
     return Shards.find(pattern, columns, **own)
 
 
-def separator_of(data):
+def find_separator(data):
     """Returns the separator of several labels in own files; None if each row has one label.
 
     Args:
@@ -169,7 +169,7 @@ def download(builder, name):
         raise ValueError(f"tfds:{name} could not be downloaded and prepared: {reason}") from None
 
 
-def splits_of(builder, name):
+def find_splits(builder, name):
     """Returns a dict of our name of a split -> the set's name; ValueError without train."""
     theirs = builder.info.splits
     parts = find_parts(f"tfds:{name}", theirs, "split")

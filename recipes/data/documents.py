@@ -81,7 +81,7 @@ def load_labelled(
         data_dir: Where TensorFlow Datasets keeps its files.
         separator: What stands between several classes of a text, in own files; None for one each.
         columns: Names of text and class in own files, where they have others, or numbers, see
-            `columns_of`.
+            `parse_columns`.
 
     Returns:
         A `TextData` whose corpora have labels.
@@ -96,14 +96,14 @@ def load_labelled(
         )
 
     def read(files):
-        return _read_labelled(files, separator, data_sets.columns_of(columns) or None)
+        return _read_labelled(files, separator, data_sets.parse_columns(columns) or None)
 
     return _load(dataset, (train, valid, test), data_dir, LABELLED, read, True)
 
 
 def _load(dataset, paths, data_dir, embedded, read, labelled):
     files = dict(zip(PARTS, paths, strict=True))
-    if data_sets.own_files(files):
+    if data_sets.has_own_files(files):
         return _report_duplicates(TextData("own files", **read(files)))
     dataset = str(dataset)  # of a Path, too, the message is a sentence
     if dataset.startswith("tfds:"):
@@ -133,7 +133,7 @@ def _report_duplicates(data):
 
 
 def _read_documents(files):
-    if shards := data_sets.shards_of(files, [TEXTS]):
+    if shards := data_sets.find_shards(files, [TEXTS]):
         texts = [text.decode() for (text,) in shards.sample(data_sets.SAMPLE)]
         corpora = {split: read_texts(files[split]) for split in ("valid", "test")}
         sample = TextCorpus(f"Sample of {shards.name}", texts)
@@ -141,11 +141,11 @@ def _read_documents(files):
     read = {split: read_texts(path) for split, path in files.items() if path}
     if len(read) < len(files):
         read["train"] = in_parts(read["train"], PIECE)
-    return data_sets.held_out_of(read)
+    return data_sets.hold_out_missing(read)
 
 
 def _read_labelled(files, separator, columns):
-    if shards := data_sets.shards_of(files, (TEXTS, LABELS), chosen=columns, row=list):
+    if shards := data_sets.find_shards(files, (TEXTS, LABELS), chosen=columns, row=list):
         classes, indicators = _classes_of(shards, separator)
         name, rows = f"Sample of {shards.name}", shards.sample(data_sets.SAMPLE)
         train = TextCorpus.labelled(name, rows, classes, separator=separator)
@@ -158,7 +158,7 @@ def _read_labelled(files, separator, columns):
         for split in ("valid", "test")
         if files[split]
     }
-    return data_sets.held_out_of({"train": train, **others, **stream})
+    return data_sets.hold_out_missing({"train": train, **others, **stream})
 
 
 def _classes_of(shards, separator):
@@ -214,6 +214,6 @@ def _from_tfds(name, data_dir, labelled):
         )
         return corpus.checked("its texts are empty")
 
-    return data_sets.held_out_of(
-        {ours: read(theirs) for ours, theirs in data_sets.splits_of(builder, name).items()}
+    return data_sets.hold_out_missing(
+        {ours: read(theirs) for ours, theirs in data_sets.find_splits(builder, name).items()}
     )

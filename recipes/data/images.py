@@ -82,13 +82,13 @@ def load(dataset="fashion-mnist-12k", valid_share=0.05, data_dir=None, separator
     if dataset.startswith("tfds:"):
         corpora = _from_tfds(dataset.removeprefix("tfds:"), data_dir)
     elif embedded:
-        corpora = from_npz(data_sets.find_embedded(name, f"{name}.npz", folder), name)
+        corpora = read_npz(data_sets.find_embedded(name, f"{name}.npz", folder), name)
     elif pathlib.Path(dataset).is_file():
-        corpora = from_npz(pathlib.Path(dataset), pathlib.Path(dataset).stem, several)
+        corpora = read_npz(pathlib.Path(dataset), pathlib.Path(dataset).stem, several)
     elif pathlib.Path(dataset).is_dir():
         path = pathlib.Path(dataset)
-        read = functools.partial(from_tables, separator=separator)
-        corpora = read(path) if several else from_folder(path)
+        read = functools.partial(read_tables, separator=separator)
+        corpora = read(path) if several else read_class_folders(path)
     else:
         raise ValueError(
             f"There is no data set '{dataset}'. Choose {' or '.join(EMBEDDED)}, tfds:NAME (for "
@@ -128,7 +128,7 @@ def load_data(config):
         epoch to its batches; and batches to watch by.
     """
     options = config.data
-    data = load(options.dataset, separator=data_sets.separator_of(options))
+    data = load(options.dataset, separator=data_sets.find_separator(options))
     if config.run.smoke:
         data = data.mapped(lambda corpus: corpus.split(0.03)[1])
     uses = {"to learn from": data.train, "to watch by": data.valid, "to score on": data.test}
@@ -143,7 +143,7 @@ def load_data(config):
     nbytes = options.image_size**2 * preprocessing.channels
     if sum(map(len, (data.train, data.valid, data.test))) * nbytes < IN_MEMORY:
         data = data.mapped(lambda corpus: corpus.decoded(preprocessing))
-    batches = batches_of(config, data.train, preprocessing, config.run.seed)
+    batches = make_batches(config, data.train, preprocessing, config.run.seed)
     return data, preprocessing, batches, evaluation_batches(data.valid, preprocessing, 500)
 
 
@@ -156,9 +156,9 @@ def _preprocessing(options, pretrained, corpus):
     return Preprocessing.measured(pixels, options.image_size, options.crop)
 
 
-def batches_of(config, corpus, preprocessing, seed):
+def make_batches(config, corpus, preprocessing, seed):
     """Returns a function from the number of an epoch to batches of images changed at random."""
-    options, size = config.data, batch_of(config, corpus)
+    options, size = config.data, size_of_batch(config, corpus)
     augment = Augmentation(
         options.crop_padding,
         options.flip,
@@ -171,7 +171,7 @@ def batches_of(config, corpus, preprocessing, seed):
     return lambda epoch: training_batches(corpus, preprocessing, size, augment, seed, epoch)
 
 
-def batch_of(config, corpus):
+def size_of_batch(config, corpus):
     """Returns the number of images in a batch of training, at most those of the corpus."""
     return min(config.training.batch_size, len(corpus))
 
@@ -206,7 +206,7 @@ def _from_tfds(name, data_dir):
             features[label].names,
         )
 
-    return {ours: read(theirs) for ours, theirs in data_sets.splits_of(builder, name).items()}
+    return {ours: read(theirs) for ours, theirs in data_sets.find_splits(builder, name).items()}
 
 
 FOR_SEVERAL = (
@@ -215,7 +215,7 @@ FOR_SEVERAL = (
 TABLES = "labels.csv, .tsv or .jsonl, or train, valid and test in its place"
 
 
-def from_npz(path, name, several=False):
+def read_npz(path, name, several=False):
     """Reads a dict of part -> corpus from an `.npz` file, whose name becomes part of theirs."""
     arrays = {key.lower(): array for key, array in read_arrays(path).items()}
     pairs = [key.removeprefix("x_") for key in arrays if key.startswith("x_")]
@@ -258,7 +258,7 @@ def _tables(path):
     return {part: tables[part][0] for part in PARTS if part in tables}
 
 
-def from_tables(path, separator):
+def read_tables(path, separator):
     """Reads a dict of part -> corpus from a folder with tables of images and their labels."""
     tables = _tables(path)
     if "train" not in tables:
@@ -266,7 +266,7 @@ def from_tables(path, separator):
     return read_listed(tables, separator)
 
 
-def from_folder(path):
+def read_class_folders(path):
     """Reads a dict of part -> corpus from a folder with a folder of images for each class."""
     inside = folders_in(path)
     parts = parts_of_folder(path)

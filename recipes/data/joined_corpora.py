@@ -8,7 +8,7 @@ from keras_transformers.core.words import without_context
 from keras_transformers.tables import is_pattern
 from keras_transformers.text import Mixture, PairCorpus, read_pairs
 
-from .data_sets import held_out_of
+from .data_sets import hold_out_missing
 
 DIRECTION = re.compile(r"([A-Za-z0-9_]+)-([A-Za-z0-9_]+)")
 
@@ -103,18 +103,20 @@ def targets_of(corpus):
     return tuple(dict.fromkeys(map(target_of, getattr(own, "parts", ()))))
 
 
-def several(given):
+def as_tuple(value):
     """Returns the values of an option that takes one or several, a tuple."""
-    return tuple(given) if isinstance(given, tuple | list) else (given,) if given else ()
+    if isinstance(value, tuple | list):
+        return tuple(value)
+    return (value,) if value else ()
 
 
-def named(values_of_option, option):
+def parse_directions(values_of_option, option):
     """Returns a dict of direction -> file or set from the values of an option; None without names.
 
     Raises:
         ValueError: If only some have a direction, or two the same.
     """
-    values = tuple(map(str, several(values_of_option)))
+    values = tuple(map(str, as_tuple(values_of_option)))
     matches = [re.fullmatch(rf"({DIRECTION.pattern})=(.+)", value, re.DOTALL) for value in values]
     if len(values) < 2 and not any(matches):
         return None
@@ -130,7 +132,7 @@ def named(values_of_option, option):
     return {match[1]: match[4] for match in matches}
 
 
-def of_files(files, read):
+def read_directions(files, read):
     """Returns a dict of split -> dict of direction -> corpus.
 
     What a direction lacks is held out of its own pairs. Directions of which none are learned from
@@ -157,7 +159,7 @@ def of_files(files, read):
             corpora[split][name] = read(path)
     for name in files["train"]:
         own = {split: corpora[split][name] for split in files if name in corpora[split]}
-        for split, corpus in held_out_of(own).items():
+        for split, corpus in hold_out_missing(own).items():
             corpora[split][name] = corpus
     # Those that are learned come first, in their order.
     return {

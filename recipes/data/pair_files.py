@@ -13,7 +13,7 @@ from keras_transformers.tables import (
     table_rows,
 )
 
-from .data_sets import columns_of
+from .data_sets import parse_columns
 
 KINDS = (".tsv", ".jsonl", ".parquet")
 GROUP = 65_536  # rows of Parquet that are written together
@@ -25,7 +25,7 @@ class PairFiles:
     Args:
         paths: Files, or patterns such as "shards/*.tsv.gz".
         columns: Names of source and target, where they have others than the usual, or numbers, see
-            `columns_of`.
+            `parse_columns`.
 
     Raises:
         FileNotFoundError: If there is no such file.
@@ -34,7 +34,7 @@ class PairFiles:
     def __init__(self, paths, columns=()):
         lists_of_files = [fitting_files(path) if is_pattern(path) else [path] for path in paths]
         self.files = [pathlib.Path(path) for files in lists_of_files for path in files]
-        self.columns = columns_of(columns) or None
+        self.columns = parse_columns(columns) or None
         self.at = None, 0  # file and line of the last row
         for path in self.files:
             if not path.is_file():

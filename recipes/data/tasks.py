@@ -30,7 +30,7 @@ class Task:
         )
 
 
-def of_images(patch_size):
+def image_task(patch_size):
     """Returns the `Task` of the Fashion-MNIST subset in patches, and its preprocessing."""
     data = images.load("fashion-mnist-12k")
     preprocessing = Preprocessing.measured(data.train.decoded(Preprocessing(28, 1)).images, 28)
@@ -42,7 +42,7 @@ def of_images(patch_size):
     return Task(*splits, data.train.classes, side * side, (side, side), None), preprocessing
 
 
-def of_text(words, vocab_size, length):
+def text_task(words, vocab_size, length):
     """Returns the `Task` of passages of Shakespeare's plays, of `words` words each, as pieces."""
     data = shakespeare.passages(words)
     tokenizer = SentencePieceTokenizer.train(data["train"].texts, vocab_size)

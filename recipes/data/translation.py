@@ -21,7 +21,15 @@ from keras_transformers.text.tokenizers import mark_of_context
 from keras_transformers.training import text_normalization
 
 from . import data_sets
-from .joined_corpora import DIRECTION, JoinedCorpus, extended, named, of_files, several, targets_of
+from .joined_corpora import (
+    DIRECTION,
+    JoinedCorpus,
+    as_tuple,
+    extended,
+    parse_directions,
+    read_directions,
+    targets_of,
+)
 
 EMBEDDED = {"ui.en-de": ("English", "German"), "bible.en-es": ("English", "Spanish")}
 
@@ -99,7 +107,7 @@ def load(
             stream, and the others must be given.
         data_dir: Where TensorFlow Datasets keeps its files.
         columns: Names of source and target in own files, where they have others, or numbers, see
-            `columns_of`.
+            `parse_columns`.
         temperature: Of the mixture of several directions, see `Mixture`. They are tuples of names
             or files with a direction in front, as "en-de=a.tsv"; embedded sets have one by name.
         extra, upsample: Files of pairs that are learned from besides, see `extended`.
@@ -117,7 +125,7 @@ def load(
     """
     if context and reverse:
         raise ValueError("--context: with --reverse it would be of targets; exchange the columns.")
-    columns = data_sets.columns_of(columns)
+    columns = data_sets.parse_columns(columns)
     data = _load(dataset, train, valid, test, data_dir, columns, temperature, context)
     _report_duplicates(data)
     return extended(data.reversed() if reverse else data, extra, upsample)
@@ -136,26 +144,26 @@ def _report_duplicates(data):
 
 
 def _load(dataset, train, valid, test, data_dir, columns, temperature, context):
-    files = {"train": several(train), "valid": several(valid), "test": several(test)}
+    files = {"train": as_tuple(train), "valid": as_tuple(valid), "test": as_tuple(test)}
     read = functools.partial(read_pairs, columns=columns or None, context=context)
-    if context and not data_sets.own_files(files):
+    if context and not data_sets.has_own_files(files):
         raise ValueError(
             "--context: give files whose rows are in the order of documents, by --train; those of "
-            f"data sets are shuffled. Received: {', '.join(map(str, several(dataset)))}"
+            f"data sets are shuffled. Received: {', '.join(map(str, as_tuple(dataset)))}"
         )
     if (found := _directions(dataset, files, data_dir, read)) is not None:
         corpora = {split: JoinedCorpus(parts) for split, parts in found.items()}
         corpora["train"] = dataclasses.replace(corpora["train"], temperature=temperature)
         return TranslationData(", ".join(found["train"]), **corpora, context=context)
-    (dataset,) = several(dataset)
+    (dataset,) = as_tuple(dataset)
     files = {split: given[0] if given else None for split, given in files.items()}
-    if data_sets.own_files(files):
-        if shards := data_sets.shards_of(files, PAIRS, chosen=columns or None):
+    if data_sets.has_own_files(files):
+        if shards := data_sets.find_shards(files, PAIRS, chosen=columns or None):
             if context:
                 raise ValueError(f"--context: {files['train']} is a stream, which is shuffled.")
             return _of_shards(shards, files["valid"], files["test"], columns or None)
         corpora = {split: read(path) for split, path in files.items() if path}
-        return TranslationData("own files", **data_sets.held_out_of(corpora), context=context)
+        return TranslationData("own files", **data_sets.hold_out_missing(corpora), context=context)
     dataset = str(dataset)  # of a Path, too, the message is a sentence
     if dataset.startswith("tfds:"):
         return _from_tfds(dataset.removeprefix("tfds:"), data_dir)
@@ -173,8 +181,8 @@ def _load(dataset, train, valid, test, data_dir, columns, temperature, context):
 
 def _directions(dataset, files, data_dir, read):
     """Returns a dict of split -> dict of direction -> corpus; None for one direction."""
-    if data_sets.own_files(files):
-        found = {split: named(given, f"--{split}") for split, given in files.items()}
+    if data_sets.has_own_files(files):
+        found = {split: parse_directions(given, f"--{split}") for split, given in files.items()}
         if not any(found.values()):
             return None
         for split, given in files.items():
@@ -183,11 +191,11 @@ def _directions(dataset, files, data_dir, read):
                     f"--{split}: several directions are named, as en-de=a.tsv. Received: {given[0]}"
                 )
         found = {split: paths or {} for split, paths in found.items()}
-        return of_files(found, read)
-    each = list(map(str, several(dataset)))
-    if len(each) == 1 and named(each, "--dataset") is None:
+        return read_directions(found, read)
+    names = list(map(str, as_tuple(dataset)))
+    if len(names) == 1 and parse_directions(names, "--dataset") is None:
         return None
-    sets = named([_with_direction(name) for name in each], "--dataset")
+    sets = parse_directions([_with_direction(name) for name in names], "--dataset")
     sets = {name: load(which, data_dir=data_dir) for name, which in sets.items()}
     return {split: {name: data.corpora()[split] for name, data in sets.items()} for split in files}
 
@@ -221,7 +229,7 @@ def _from_tfds(name, data_dir):
     keys = builder.info.supervised_keys
     source, target = keys if keys and set(keys) == set(texts) else texts
     data_sets.download(builder, name)
-    parts = data_sets.splits_of(builder, name)
+    parts = data_sets.find_splits(builder, name)
     missing = [split for split in PARTS if split not in parts]
     if missing:
         raise ValueError(

@@ -10,7 +10,7 @@ import tensorflow as tf
 from keras_transformers.shards import ShardStream
 from keras_transformers.training import several_hot
 
-from ..data.data_sets import separator_of
+from ..data.data_sets import find_separator
 
 SAMPLED = 50  # batches of a stream from which the share of padding is computed
 NAME = "last_part.json"
@@ -101,7 +101,7 @@ class LabelledBatches:
 
     @property
     def _several(self):
-        return separator_of(self.config.data) is not None
+        return find_separator(self.config.data) is not None
 
     def _hot(self, ids, labels, weights):
         """Returns a batch with a row of 0 and 1 in place of each label."""

@@ -116,7 +116,7 @@ class RunFolder:
         if resume and overwrite:
             raise ValueError("--resume and --overwrite: a run continues, or another replaces it.")
         if distribution.is_first_host():
-            self._lock = locked(self.path)
+            self._lock = lock_folder(self.path)
             self._check_contents()
         if resume:
             self._read_record()
@@ -406,7 +406,7 @@ def _write_json(content, path):
     unfinished.replace(path)
 
 
-def locked(folder):
+def lock_folder(folder):
     """Locks a folder for this process, until it ends or calls `release()` on the returned lock.
 
     The lock is the system's own, on every system, so that a process that is killed leaves none.

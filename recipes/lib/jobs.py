@@ -20,7 +20,7 @@ import tyro
 import keras_transformers
 from keras_transformers.predictors import Refused
 
-from .folder import locked
+from .folder import lock_folder
 
 # Rows of a shard: the most that a kill costs.
 SHARD_ROWS = {"text": 1024, "image": 128, "question_and_context": 1024}
@@ -234,7 +234,7 @@ class Shards:
 
     def __init__(self, path, about):
         self.path, self._parts = pathlib.Path(path), pathlib.Path(path, "shards")
-        self._lock = locked(self.path)
+        self._lock = lock_folder(self.path)
         self._job = self.path / "job.json"
         about = json.loads(json.dumps(about))
         if self._job.is_file():

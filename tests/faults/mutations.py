@@ -226,10 +226,10 @@ class Tables:
         from keras_transformers.localization import Glossary
         from keras_transformers.text.texts import read_conll
         from keras_transformers.vision.boxes import read_coco
-        from recipes.data.images import from_npz
+        from recipes.data.images import read_npz
 
         if path.suffix == ".npz":
-            from_npz(path, "own")
+            read_npz(path, "own")
         elif path.suffix == ".conll":
             read_conll(path)
         elif path.suffix == ".terms":

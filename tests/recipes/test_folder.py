@@ -19,7 +19,7 @@ from keras_transformers import visualization
 from keras_transformers.__main__ import RECIPES as NAMES
 from keras_transformers.training import callbacks
 from recipes.lib import options, training
-from recipes.lib.folder import LOCK, RunFolder, is_finished, locked
+from recipes.lib.folder import LOCK, RunFolder, is_finished, lock_folder
 from recipes.lib.options import fingerprints
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
@@ -112,8 +112,8 @@ OTHER_PROCESS = """
 import sys
 if BLOCKED:
     sys.modules["fcntl"] = None  # as on Windows
-from recipes.lib.folder import locked
-lock = locked(PATH)
+from recipes.lib.folder import lock_folder
+lock = lock_folder(PATH)
 print("locked", flush=True)
 sys.stdin.read()
 """
@@ -131,7 +131,7 @@ def test_a_folder_belongs_to_one_process_until_it_is_killed(tmp_path, blocked):
     other.kill()
     other.wait()
     if not blocked:
-        locked(tmp_path).release()
+        lock_folder(tmp_path).release()
 
 
 def test_a_disk_without_room_is_said_before_training(tmp_path, monkeypatch):
