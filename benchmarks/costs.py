@@ -4,7 +4,7 @@
     python -m benchmarks.costs
 
 Beside the formulas of Vaswani et al. 2017, table 1, made exact: matrix products with all their
-factors. Operations are counted in the program that XLA is given (`recipes.flops`). Memory is
+factors. Operations are counted in the program that XLA is given (`recipes.lib.flops`). Memory is
 what the first compiled call adds to a new process at its peak, the compiler's own 40 MiB included
 (Linux). Batch 1, float32, inference. A slope is that of the logarithm between the two largest
 sizes.
@@ -21,7 +21,7 @@ from benchmarks import pictures
 from benchmarks.alternating import fresh
 from benchmarks.report import heading, resident_mebibytes, table, write
 from keras_transformers import layers
-from recipes.flops import floating_point_operations
+from recipes.lib.flops import floating_point_operations
 
 HEADS, WINDOW, KERNEL, HIDDEN = 4, 512, 7, 128
 

@@ -34,7 +34,7 @@ SCORES += ("held_out_ap50", "held_out_precision", "held_out_recall")
 def ours(minutes, seed, rate, **changes):
     """The recipe's metrics."""
     from recipes import detr
-    from recipes.options import configure
+    from recipes.lib.options import configure
 
     with tempfile.TemporaryDirectory() as folder:
         rates = {} if rate is None else {"learning_rate": rate}
@@ -95,7 +95,7 @@ def peer(minutes, seed, rate):
 
     from keras_transformers.training import best_threshold, score_boxes
     from recipes import detr
-    from recipes.options import configure
+    from recipes.lib.options import configure
 
     config = configure(detr.Config, seed=seed)
     torch.set_num_threads(os.cpu_count())

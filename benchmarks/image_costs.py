@@ -3,7 +3,7 @@
     pip install -e '.[recipes]'
     python -m benchmarks.image_costs
 
-- Operations (`recipes.flops`) and time of a block of width 96 on patches of 4 pixels, batch 1,
+- Operations (`recipes.lib.flops`) and time of a block of width 96 on patches of 4 pixels, batch 1,
   inference under XLA: a `SwinBlock` (window 7, shifted) and an `EncoderBlock` over all patches.
 - A training step of the encoder of a masked autoencoder at 75 % masking beside one of the whole
   ViT-S/16 at 224 pixels, batch 8: forward, backward and update of the mean of the output's squares,
@@ -22,7 +22,7 @@ from benchmarks.report import heading, table, write
 from keras_transformers.layers import EncoderBlock, SwinBlock
 from keras_transformers.models import ViT
 from keras_transformers.training import keep_freed_memory
-from recipes.flops import floating_point_operations
+from recipes.lib.flops import floating_point_operations
 
 SIDES, WIDTH, HEADS = (112, 224, 336, 448), 96, 3  # pixels
 BATCH, TURNS, KEPT = 8, 7, 0.25

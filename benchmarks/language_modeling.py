@@ -65,7 +65,7 @@ def for_loop():
 def ours(minutes, seed):
     """Metrics of the recipe's run."""
     from recipes import language_model
-    from recipes.options import configure
+    from recipes.lib.options import configure
 
     with tempfile.TemporaryDirectory() as folder:
         config = configure(language_model.Config, output=folder, minutes=minutes, seed=seed)

@@ -108,7 +108,7 @@ def load(recipe, config):
     elif recipe.__name__.endswith(".language_model"):
         _, tokenizer, ids = recipe.load_data(config)
         arrange = recipe.full_rows(config, tokenizer.pad_id)
-        train = functools.partial(arrange, recipe.in_memory(ids["train"]))
+        train = functools.partial(arrange, recipe.dataset_of_ids(ids["train"]))
         valid = recipe.windows(config, ids["valid"], tokenizer.pad_id)
     else:
         tokenizer, batches = recipe.load_data(config)
@@ -129,7 +129,7 @@ def losses_of(name, kind, seeds, steps):
     training = dataclasses.replace(config.training, batch_size=POSITIONS)
     config = dataclasses.replace(config, training=training)
     schedule = WarmupLinear(training.learning_rate, training.warmup_steps, steps)
-    recipe.training.optimizer = lambda *_: optimizer(kind, schedule)
+    recipe.training.make_optimizer = lambda *_: optimizer(kind, schedule)
     vocab, train, valid = load(recipe, config)
     valid = valid.take(VALIDATED).cache()
     model, found = recipe.build_model(config, vocab), []

@@ -34,7 +34,7 @@ MACHINES = {
 
 
 @dataclasses.dataclass(frozen=True)
-class Model:
+class Stack:
     """Sizes of a stack of blocks with self-attention, `cross` of them with cross-attention."""
 
     width: int
@@ -67,10 +67,10 @@ class Model:
 MODELS = {
     # Vaswani et al. 2017, table 3, 37,000 tokens; rows of 256 positions on either side, each
     # of which passes the six blocks of its side.
-    "Transformer base": Model(512, 2048, 12, 256, 37_000, cross=6),
-    "Transformer big": Model(1024, 4096, 12, 256, 37_000, cross=6),
+    "Transformer base": Stack(512, 2048, 12, 256, 37_000, cross=6),
+    "Transformer big": Stack(1024, 4096, 12, 256, 37_000, cross=6),
     # Dosovitskiy et al. 2021, table 1: 196 patches and a token at 224 pixels.
-    "ViT-L/16": Model(1024, 4096, 24, 197, other=(768 + 197 + 1000) * 1024),
+    "ViT-L/16": Stack(1024, 4096, 24, 197, other=(768 + 197 + 1000) * 1024),
 }
 
 

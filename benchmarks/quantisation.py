@@ -29,11 +29,12 @@ from keras_transformers.generation import BeamSearch
 from keras_transformers.precision import in_precision
 from keras_transformers.text import SentencePieceTokenizer
 from keras_transformers.training import score_classes, score_translations
-from recipes import language_model, training, translation, vit
+from recipes import language_model, translation, vit
 from recipes.data.documents import load_documents
 from recipes.data.images import load_data as load_images
 from recipes.data.translation import load as load_pairs
-from recipes.options import configure
+from recipes.lib import training
+from recipes.lib.options import configure
 
 RECIPES = {"translation": translation, "language_model": language_model, "vit": vit}
 ROWS, LENGTH = 32, 256  # of what GPTQ and AWQ are calibrated on
@@ -111,7 +112,7 @@ def of_language_model(folder, config):
 
     def score(model):
         batches = language_model.windows(config, documents, model.padding_id)
-        model.compile(jit_compile=True, **training.of_tokens(model))
+        model.compile(jit_compile=True, **training.token_loss_and_metrics(model))
         found = model.evaluate(batches, verbose=0, return_dict=True)["cross_entropy"]
         bits = found * tokens / sum(len(text.encode()) for text in texts) / np.log(2)
         return {"bits_per_byte": round(bits, 4), "perplexity_per_token": round(np.exp(found), 2)}

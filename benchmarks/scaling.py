@@ -47,7 +47,7 @@ def model_of(sizes):
     length = (IMAGE // PATCH) ** 2 + 1
     width = sizes["hidden_dim"]
     other = (3 * PATCH**2 + length + CLASSES) * width
-    return plan.Model(width, sizes["mlp_dim"], sizes["num_layers"], length, other=other)
+    return plan.Stack(width, sizes["mlp_dim"], sizes["num_layers"], length, other=other)
 
 
 def compiled_step(sizes, batch):

@@ -35,8 +35,8 @@ from keras_transformers.predictors import QualityEstimator, TranslatorPredictor
 from keras_transformers.tasks.translation_quality import mean_log_probability
 from keras_transformers.text import SentencePieceTokenizer
 from keras_transformers.training import alignment_error_rate, sentence_chrf
-from recipes.aligning import EFLOMAL, eflomal_links
 from recipes.data.translation import load
+from recipes.lib.translating import EFLOMAL, eflomal_links
 from recipes.translation import Config
 
 GROUPS = 10  # of test sentences, as many in each, by confidence

@@ -16,7 +16,7 @@ import numpy as np
 
 from benchmarks.report import heading, write
 from recipes import vit
-from recipes.options import configure
+from recipes.lib.options import configure
 
 CHOICES = {
     "default": {},

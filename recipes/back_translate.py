@@ -36,16 +36,16 @@ import tyro
 from keras_transformers import localization
 from keras_transformers.tables import account
 
-from .bulk import job, rows
-from .bulk.answers import loaded_translator
-from .command_line import command
-from .data.extra import TAG
+from .data.joined_corpora import TAG
 from .data.pair_files import Writer
+from .lib import jobs, rows
+from .lib.command_line import run_command
+from .lib.jobs import load_translator
 
 
 @dataclasses.dataclass(frozen=True)
-class Config(job.Asking):
-    """What is translated, and what of it stays."""
+class Config(jobs.JobOptions):
+    """The lines to translate, and the pairs to keep."""
 
     lines: tyro.conf.Positional[tuple[str, ...]] = ()  # .txt, .tsv, .csv, .jsonl (.gz), or folders
     output: str = "runs/back_translate/pairs.tsv.gz"  # or .tsv, .jsonl, .parquet
@@ -56,7 +56,7 @@ class Config(job.Asking):
 
 
 class Translated:
-    """The pairs of lines and their translations, each time anew; or why there is none.
+    """The pairs of lines and their translations, or the reason why a line has none.
 
     Args:
         lines: The `Rows`.
@@ -83,7 +83,7 @@ class Translated:
 
 
 def run(config):
-    """Translates, judges and writes; returns the `CleaningReport`.
+    """Translates lines, filters the pairs and writes them; returns the `CleaningReport`.
 
     Raises:
         ValueError: If an option cannot be, the model is no translator, or no pair stays.
@@ -97,34 +97,34 @@ def run(config):
         localization.Duplicates(),
         localization.LengthRatio(config.length_ratio),
     ]
-    kept = Writer(config.output, ("source", "target"))
-    predictor = loaded_translator(*config.asked)
-    found = rows.find(config.lines, "text", config.column, config.field)
-    folder = kept.path.with_name(f"{kept.path.name}.answers")
-    measured = job.answer(config, predictor, found, folder, "jsonl")
-    translated = Translated(found, folder / "predictions.jsonl", config.distill)
+    writer = Writer(config.output, ("source", "target"))
+    predictor = load_translator(*config.load_arguments)
+    lines = rows.find(config.lines, "text", config.column, config.field)
+    folder = writer.path.with_name(f"{writer.path.name}.answers")
+    measured = jobs.answer(config, predictor, lines, folder, "jsonl")
+    translated = Translated(lines, folder / "predictions.jsonl", config.distill)
     cleaner = localization.PairCleaner(filters).fitted(translated)
     before = f"{TAG} " if config.tag and not config.distill else ""
-    with kept:
+    with writer:
         for pair in cleaner.clean(translated):
             if pair.reason is None:
-                kept.add((f"{before}{pair.source}", pair.target))
+                writer.add((f"{before}{pair.source}", pair.target))
         report = cleaner.report
         if not report.kept:
             reasons = account(dropped=report.dropped)
             raise ValueError(f"No pair stays of {report.read:,} lines{reasons}.")
-    told = {"options": dataclasses.asdict(config), **report.as_dict(), **measured}
-    path = kept.path.with_name(f"{kept.path.name}.report.json")
-    path.write_text(json.dumps(told, indent=2, ensure_ascii=False), encoding="utf-8")
+    record = {"options": dataclasses.asdict(config), **report.as_dict(), **measured}
+    path = writer.path.with_name(f"{writer.path.name}.report.json")
+    path.write_text(json.dumps(record, indent=2, ensure_ascii=False), encoding="utf-8")
     shutil.rmtree(folder)
     print(report.markdown())
-    print(f"{report.kept:,} pairs are in {kept.path}; learn from them with --extra.")
+    print(f"{report.kept:,} pairs are in {writer.path}; learn from them with --extra.")
     return report
 
 
 def main():
-    """The command line; bad input ends in one sentence."""
-    command("back_translate", Config, __doc__, run, compiles=True)
+    """Runs the command line."""
+    run_command("back_translate", Config, __doc__, run, compiles=True)
 
 
 if __name__ == "__main__":

@@ -32,8 +32,8 @@ import tyro
 from keras_transformers import localization
 from keras_transformers.tables import account
 
-from .command_line import command
 from .data.pair_files import PairFiles, Writer
+from .lib.command_line import option_name, run_command
 
 SAME = ("tag", "placeholder", "address")
 SPACES = "pairs have a space for a tab or a line end inside a text"
@@ -41,7 +41,7 @@ SPACES = "pairs have a space for a tab or a line end inside a text"
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """What is read and written, and the limits; 0 switches one off."""
+    """The files to read and write, and the limits; 0 switches a limit off."""
 
     files: tyro.conf.Positional[tuple[str, ...]]  # source TAB target; .csv, .jsonl, .parquet, .gz
     output: str = "runs/clean_pairs/pairs.tsv"  # or .jsonl, .parquet: what stays
@@ -68,14 +68,14 @@ class Config:
 
 
 def filters_of(config):
-    """The filters of the options, in their order.
+    """Returns the filters of the options, in their order.
 
     Raises:
         ValueError: If an option is out of its range.
     """
     _check(config)
     ratio = localization.LengthRatio(config.length_ratio or 1, scale=config.length_scale)
-    chosen = [
+    candidates = [
         (True, localization.Empty()),
         (True, localization.Encoding()),
         (True, localization.TooShort(config.min_words, config.min_characters)),
@@ -88,37 +88,37 @@ def filters_of(config):
         (config.brackets, localization.Quotes()),
     ]
     if config.scripts:
-        chosen.append((True, localization.Scripts(*config.scripts, share=config.script_share)))
+        candidates.append((True, localization.Scripts(*config.scripts, share=config.script_share)))
     if config.languages:
-        chosen.append((True, localization.LanguageMatch(*config.languages)))
-    chosen += [(True, localization.Duplicates(of)) for of in config.duplicates]
-    chosen.append((config.near_duplicates, localization.Duplicates(near=True)))
-    chosen.append((config.length_ratio, ratio))
-    return [each for wanted, each in chosen if wanted]
+        candidates.append((True, localization.LanguageMatch(*config.languages)))
+    candidates += [(True, localization.Duplicates(side)) for side in config.duplicates]
+    candidates.append((config.near_duplicates, localization.Duplicates(near=True)))
+    candidates.append((config.length_ratio, ratio))
+    return [pair_filter for is_used, pair_filter in candidates if is_used]
 
 
 def _check(config):
+    """Raises a ValueError if an option is out of its range."""
+    options = dataclasses.asdict(config)
     for name in ("scripts", "languages"):
-        if len(given := getattr(config, name)) not in (0, 2):
+        if len(options[name]) not in (0, 2):
             raise ValueError(
-                f"--{name} takes two, of source and target. Received: {' '.join(given)}"
+                f"{option_name(name)} takes two, of source and target. "
+                f"Received: {' '.join(options[name])}"
             )
     for name in ("letters", "numbers", "script_share"):
-        if not 0 <= getattr(config, name) <= 1:
+        if not 0 <= options[name] <= 1:
             raise ValueError(
-                f"--{name.replace('_', '-')} is a share, from 0 to 1. "
-                f"Received: {getattr(config, name)}"
+                f"{option_name(name)} is a share, from 0 to 1. Received: {options[name]}"
             )
     numbers = ("min_words", "min_characters", "max_words", "max_characters", "copy_words")
     for name in (*numbers, "examples"):
-        if getattr(config, name) < 0:
-            raise ValueError(
-                f"--{name.replace('_', '-')} must be 0 or more. Received: {getattr(config, name)}"
-            )
+        if options[name] < 0:
+            raise ValueError(f"{option_name(name)} must be 0 or more. Received: {options[name]}")
 
 
 def run(config):
-    """Reads, judges and writes; returns the `CleaningReport`.
+    """Reads pairs, filters them and writes them; returns the `CleaningReport`.
 
     Raises:
         ValueError: If an option is out of its range, a file is no table, or none stays.
@@ -127,19 +127,19 @@ def run(config):
         raise ValueError("Give files of sentence pairs, or patterns in quotes.")
     started = time.perf_counter()
     pairs = PairFiles(config.files, config.columns)
-    kept = Writer(config.output, ("source", "target"))
+    writer = Writer(config.output, ("source", "target"))
     names = ("source", "target", "reason", "file", "line")
     dropped = Writer(config.dropped, names, head=True) if config.dropped else None
-    reports = [kept.path.with_name(f"report.{kind}") for kind in ("json", "md")]
-    _check_apart(pairs.files, [kept.path, *reports, *([dropped.path] if dropped else [])])
+    reports = [writer.path.with_name(f"report.{kind}") for kind in ("json", "md")]
+    _check_apart(pairs.files, [writer.path, *reports, *([dropped.path] if dropped else [])])
     cleaner = localization.PairCleaner(filters_of(config), config.repair, config.examples)
     if cleaner.unfitted:
         print("First pass: the ratio of lengths. Second pass: cleaning.", flush=True)
         cleaner = cleaner.fitted(pairs)
-    with kept, dropped or contextlib.nullcontext():
+    with writer, dropped or contextlib.nullcontext():
         for pair in cleaner.clean(pairs):
             if pair.reason is None:
-                kept.add((pair.source, pair.target))
+                writer.add((pair.source, pair.target))
             elif dropped:
                 path, line = pairs.at
                 dropped.add((*pair, str(path), str(line)))
@@ -147,30 +147,36 @@ def run(config):
             reasons = account(dropped=cleaner.report.dropped)
             raise ValueError(f"No pair stays of {cleaner.report.read:,} rows{reasons}.")
     report = cleaner.report
-    report.noted[SPACES] += kept.spaces
-    scales = [each.scale for each in cleaner.filters if isinstance(each, localization.LengthRatio)]
+    report.noted[SPACES] += writer.spaces
+    scales = [
+        pair_filter.scale
+        for pair_filter in cleaner.filters
+        if isinstance(pair_filter, localization.LengthRatio)
+    ]
     measured = {"length_scale": scales[0] if scales else None}
     measured["seconds"] = time.perf_counter() - started
-    told = {"options": dataclasses.asdict(config), **report.as_dict(), **measured}
+    record = {"options": dataclasses.asdict(config), **report.as_dict(), **measured}
     text = report.markdown()
-    reports[0].write_text(json.dumps(told, indent=2, ensure_ascii=False), encoding="utf-8")
-    reports[1].write_text(f"# {kept.path.name}\n\n{text}", encoding="utf-8")
+    reports[0].write_text(json.dumps(record, indent=2, ensure_ascii=False), encoding="utf-8")
+    reports[1].write_text(f"# {writer.path.name}\n\n{text}", encoding="utf-8")
     print(text)
-    print(f"{report.read / measured['seconds']:,.0f} rows a second. What stays is in {kept.path}.")
+    print(
+        f"{report.read / measured['seconds']:,.0f} rows a second. What stays is in {writer.path}."
+    )
     return report
 
 
 def _check_apart(read, written):
-    """Nothing is written over what is read, or twice."""
+    """Raises a ValueError if a file would be written over an input, or twice."""
     paths = [path.resolve() for path in written]
     for path in {*paths}:
-        if path in {each.resolve() for each in read} or paths.count(path) > 1:
+        if path in {path_read.resolve() for path_read in read} or paths.count(path) > 1:
             raise ValueError(f"{path} would be written over; choose another --output or --dropped.")
 
 
 def main():
-    """The command line; bad input ends in one sentence."""
-    command("clean_pairs", Config, __doc__, run)
+    """Runs the command line."""
+    run_command("clean_pairs", Config, __doc__, run)
 
 
 if __name__ == "__main__":

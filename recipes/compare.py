@@ -18,13 +18,13 @@ import tyro
 from keras_transformers.training import compare_translations
 from keras_transformers.visualization import grouped_bars
 
-from .command_line import command
-from .translating import by_direction, panels_of_reports
+from .lib.command_line import run_command
+from .lib.translating import error_panels, reports_by_direction
 
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """What is compared."""
+    """The runs to compare."""
 
     runs: tyro.conf.Positional[tuple[str, ...]]  # folders of two runs or more
     samples: int = 1000  # corpora drawn by the bootstrap
@@ -32,7 +32,7 @@ class Config:
 
 
 def read(folder, name):
-    """What a run has written, a dict.
+    """Returns a JSON file of a run as a dict.
 
     Raises:
         ValueError: If it has not.
@@ -44,19 +44,19 @@ def read(folder, name):
 
 
 def rows_of(dicts, differing=False):
-    """Rows of a name and a text for each dict; those that differ alone, if asked for."""
-    names = dict.fromkeys(name for each in dicts for name in each)
-    rows = [[name, *(_text(each.get(name, "")) for each in dicts)] for name in names]
+    """Returns rows of a name and a text for each dict; `differing` leaves out equal ones."""
+    names = dict.fromkeys(name for numbers in dicts for name in numbers)
+    rows = [[name, *(_text(numbers.get(name, "")) for numbers in dicts)] for name in names]
     return [row for row in rows if not differing or len(set(row[1:])) > 1]
 
 
 def _text(value):
-    """A number to be read beside another."""
+    """Returns a number as it is read beside another."""
     return f"{value:,.4g}" if isinstance(value, float) and abs(value) < 1e4 else str(value)
 
 
 def compare(folders, samples=1000):
-    """The table, a str."""
+    """Returns the table of several runs as text."""
     if len(folders) < 2:
         raise ValueError("Give the folders of two runs or more.")
     metrics = [read(folder, "metrics.json") for folder in folders]
@@ -71,7 +71,7 @@ def compare(folders, samples=1000):
 
 
 def significance(folders, samples):
-    """Rows of a text for each run, of its translations; none if there are no such of one test set.
+    """Returns rows on the translations of the runs; none without translations of one test set.
 
     A row has a metric's score with the half-width of its 95 % interval, or the chance of a
     difference.
@@ -80,7 +80,7 @@ def significance(folders, samples):
         return []
     tables = [_translations(folder) for folder in folders]
     sets = [[(row["source"], row["reference"]) for row in table] for table in tables]
-    if any(each != sets[0] for each in sets):
+    if any(values != sets[0] for values in sets):
         return [["other test sets", *("" for _ in folders)]]
     names = [f"{i}. {folder}" for i, folder in enumerate(folders)]  # one may be given twice
     systems = {
@@ -89,40 +89,40 @@ def significance(folders, samples):
     }
     references = [reference for _, reference in sets[0]]
     tokenize = {read(folder, "report.json")["tokenizer"] for folder in folders}
-    found = compare_translations(
+    comparison = compare_translations(
         systems, references, tokenize.pop() if len(tokenize) == 1 else None, samples
     )
     rows = []
-    for metric, scores in found.items():
-        each = scores.values()
-        rows.append([metric, *(f"{x.score:.2f} +- {x.half_width:.2f}" for x in each)])
-        chances = ("" if x.p_value is None else f"p = {x.p_value:.3f}" for x in each)
+    for metric, scores in comparison.items():
+        values = scores.values()
+        rows.append([metric, *(f"{x.score:.2f} +- {x.half_width:.2f}" for x in values)])
+        chances = ("" if x.p_value is None else f"p = {x.p_value:.3f}" for x in values)
         rows.append(["  beside the first", *chances])
     return rows
 
 
 def _translations(folder):
-    """Dicts of source, reference and translation of a run."""
+    """Returns dicts of source, reference and translation of a run."""
     with open(pathlib.Path(folder, "translations.tsv"), newline="", encoding="utf-8") as file:
         return list(csv.DictReader(file, delimiter="\t"))
 
 
 def draw(folders, path):
-    """Draws where the translations of runs are wrong."""
+    """Draws the errors in the translations of runs."""
     reports = {folder: read(folder, "report.json") for folder in folders}
-    grouped_bars(panels_of_reports(by_direction(reports)), path)
+    grouped_bars(error_panels(reports_by_direction(reports)), path)
 
 
 def run(config):
-    """Prints the table, and draws it where a figure is asked for."""
+    """Prints the table, and draws errors if `figure` is set."""
     print(compare(config.runs, config.samples))
     if config.figure is not None:
         draw(config.runs, config.figure)
 
 
 def main():
-    """The command line; bad input ends in one sentence."""
-    command("compare", Config, __doc__, run)
+    """Runs the command line."""
+    run_command("compare", Config, __doc__, run)
 
 
 if __name__ == "__main__":

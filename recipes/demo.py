@@ -17,7 +17,7 @@ import threading
 
 import tyro
 
-from .command_line import command
+from .lib.command_line import run_command
 
 # Before gradio is imported: it says nothing to anyone, and asks nobody for a newer version.
 QUIET = {
@@ -30,7 +30,7 @@ QUIET = {
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """What the page is told."""
+    """The model of the page, and its address."""
 
     folder: tyro.conf.Positional[str]  # of a run, of published weights, or a SavedModel
     port: int = 7860  # as of other such pages; any that is free
@@ -48,8 +48,8 @@ def serve(config):
             or something is not installed.
     """
     os.environ.update(QUIET)
-    own = (os.environ.get("no_proxy"), "127.0.0.1", "localhost")  # no way around by a proxy
-    os.environ["no_proxy"] = ",".join(filter(None, own))
+    hosts = (os.environ.get("no_proxy"), "127.0.0.1", "localhost")  # no way around by a proxy
+    os.environ["no_proxy"] = ",".join(filter(None, hosts))
     spec = importlib.util.find_spec("gradio")
     if spec is None or spec.origin is None:  # a folder of that name is no gradio
         raise ImportError("the page needs gradio: pip install 'keras_transformers[demo]'")
@@ -59,13 +59,13 @@ def serve(config):
 
     keras_transformers.compile_cache()
     predictor, read = begin(config.folder)
-    from .pages import layout  # gradio, when the folder has been found good
+    from .lib.pages import layout  # gradio, when the folder has been found good
 
     blocks = layout.page(predictor, config.folder, read)
     try:
         blocks.launch(server_name=config.host, server_port=config.port, **launching(layout))
     except OSError:
-        raise taken(config) from None
+        raise port_error(config) from None
     print(f"The page is at {blocks.local_url}; the model is loading ...", flush=True)
     try:
         read()
@@ -91,16 +91,16 @@ def check_free(config):
             probe.bind((config.host, config.port))
         except OSError as error:
             if error.errno == errno.EADDRINUSE:
-                raise taken(config) from None
+                raise port_error(config) from None
 
 
-def taken(config):
-    """What is raised if the port is taken."""
+def port_error(config):
+    """Returns the error for a port that is taken."""
     return ValueError(f"--port: {config.port} is taken; choose another.")
 
 
 def launching(layout):
-    """How gradio serves a page: for itself, without what it could fetch or offer."""
+    """Returns options of gradio's `launch`: it fetches and offers nothing."""
     return {
         "share": False,
         "ssr_mode": False,  # which needs node
@@ -116,8 +116,8 @@ def launching(layout):
 
 
 def main():
-    """The command line; bad input ends in one sentence."""
-    command("demo", Config, __doc__, lambda config: serve(config).block_thread())
+    """Runs the command line."""
+    run_command("demo", Config, __doc__, lambda config: serve(config).block_thread())
 
 
 if __name__ == "__main__":

@@ -38,18 +38,16 @@ from keras_transformers.vision import (
 )
 from keras_transformers.visualization import images_with_attention, images_with_boxes
 
-from . import training
 from .data.boxes import load
-from .devices import continue_on_tensorflow
-from .options import Run, main
-from .published import is_published, publishing, start_from
+from .lib import fine_tuning, training
+from .lib.options import Run, main
 
 ADAM_FOR = "embedding|stem_0|_head"  # what is no matrix from features to features
 
 
 @dataclass(frozen=True)
 class Data:
-    """What is learned from, and how it is cut and changed."""
+    """The images, and how they are cut and changed."""
 
     dataset: str = "tree-crowns"  # or tfds:NAME
     train: str | None = None  # own files in COCO's format
@@ -66,7 +64,7 @@ class Data:
 
 
 @dataclass(frozen=True)
-class Model:
+class Architecture:
     """The detector."""
 
     pretrained: str | None = None  # folder of another run, or published, to go on from its model
@@ -77,7 +75,7 @@ class Model:
 
 @dataclass(frozen=True)
 class Training:
-    """How long and how fast it learns."""
+    """The length and speed of training."""
 
     minutes: float | None = 20.0  # of training; the learning rate decays to reach 0 then
     epochs: int = 1000  # at most, however quick the machine; without minutes the decay ends there
@@ -97,7 +95,7 @@ class Config:
 
     run: Run = Run("runs/detr")
     data: Data = Data()
-    model: Model = Model()
+    model: Architecture = Architecture()
     training: Training = Training()
     SMOKE: ClassVar = {
         "epochs": 2,
@@ -117,59 +115,66 @@ class Config:
 
 
 def load_data(config):
-    """Corpora, the preprocessing measured on them, and batches to train and to watch by."""
-    of = config.data
-    images = {name: getattr(of, f"{name}_images") for name in ("train", "valid", "test")}
-    data = load(of.dataset, of.train, of.valid, of.test, images=images)
+    """Returns classes, preprocessing, batches for training and validation, and corpora to score."""
+    options = config.data
+    images = {
+        "train": options.train_images,
+        "valid": options.valid_images,
+        "test": options.test_images,
+    }
+    data = load(options.dataset, options.train, options.valid, options.test, images=images)
     train, valid, test = data.train, data.valid, data.test
-    if of.window:
-        train = train.tiles(2 * of.window)  # so that windows lie everywhere
+    if options.window:
+        train = train.tiles(2 * options.window)  # so that windows lie everywhere
     if valid is None:
         train, valid = train.split(1 / 6, seed=0)
-    if of.window:
-        valid, test = valid.tiles(of.window), test.tiles(of.window)
+    if options.window:
+        valid, test = valid.tiles(options.window), test.tiles(options.window)
     for part, corpus in (("train", train), ("held out", valid), ("test", test)):
-        seen = f"{len(corpus):,} {'tiles' if of.window else 'images'}"
-        print(f"{part}: {corpus.number_of_boxes():,} boxes in {seen}")
-    if is_published(config.model.pretrained):  # which takes images as it has learned from them
+        number = f"{len(corpus):,} {'tiles' if options.window else 'images'}"
+        print(f"{part}: {corpus.number_of_boxes():,} boxes in {number}")
+    if fine_tuning.is_published(
+        config.model.pretrained
+    ):  # it takes images as it has learned from them
         published = load_preprocessing(config.model.pretrained)
-        preprocessing = dataclasses.replace(published, image_size=of.image_size, resized=None)
+        preprocessing = dataclasses.replace(published, image_size=options.image_size, resized=None)
     else:
-        some = [fitted(train.pixels(i), of.image_size)[0] for i in range(min(len(train), 200))]
-        measured = Preprocessing.measured(np.stack(some), of.image_size)
+        some = [fitted(train.pixels(i), options.image_size)[0] for i in range(min(len(train), 200))]
+        measured = Preprocessing.measured(np.stack(some), options.image_size)
         preprocessing = dataclasses.replace(measured, fit=True)
-    turn = of.train is None and of.dataset == "tree-crowns" if of.turn is None else of.turn
-    augmentation = BoxAugmentation(of.window, of.scale, turn=turn, colour=of.colour)
-    size, most, seed = config.training.batch_size, config.model.num_queries, config.run.seed
+    turn = options.turn
+    if turn is None:
+        turn = options.train is None and options.dataset == "tree-crowns"
+    augmentation = BoxAugmentation(options.window, options.scale, turn=turn, colour=options.colour)
+    size, most_boxes, seed = config.training.batch_size, config.model.num_queries, config.run.seed
 
     def batches(epoch):
-        return training_boxes(train, preprocessing, size, most, augmentation, seed, epoch)
+        return training_boxes(train, preprocessing, size, most_boxes, augmentation, seed, epoch)
 
-    watched = evaluation_boxes(valid, preprocessing, size, most)
+    watched = evaluation_boxes(valid, preprocessing, size, most_boxes)
     return train.classes, preprocessing, batches, watched, valid, test
 
 
 def build_model(config, num_classes):
-    """The model, from scratch or from other weights, compiled."""
-    of, size = config.model, config.data.image_size
-    if of.pretrained is None:
+    """Builds and compiles the model, from random or from other weights."""
+    sizes, side = config.model, config.data.image_size
+    if sizes.pretrained is None:
         model = DETR.from_variant(
-            of.size, num_classes, queries=of.queries, num_queries=of.num_queries
+            sizes.size, num_classes, queries=sizes.queries, num_queries=sizes.num_queries
         )
-        model.build((None, size, size, 3))
+        model.build((None, side, side, 3))
     else:
-        model = start_from(of.pretrained, SetDetector, "DETR").transferred(num_classes=num_classes)
-    kind, options = AdamW, {}
+        model = fine_tuning.start_from(sizes.pretrained, SetDetector, "DETR")
+        model = model.transferred(num_classes=num_classes)
+    kind, options = AdamW, {"global_clipnorm": config.training.clip_norm}
     if config.training.optimizer == "muon":
-        kind, options = Muon, {"adam_for": ADAM_FOR, "steps": 4}
-    clipped = {"global_clipnorm": config.training.clip_norm}
-    return training.prepared(
-        config, model, training.optimizer(config, kind, **clipped, **options), new="heads"
-    )
+        kind, options = Muon, {"adam_for": ADAM_FOR, "steps": 4, **options}
+    optimizer = training.make_optimizer(config, kind, **options)
+    return training.compile_model(config, model, optimizer, new="heads")
 
 
 def predict(served, corpus, batch_size=64):
-    """What the served model answers for every image, and the truth, as `score_boxes` takes them.
+    """Returns the answers of the served model and the true boxes, as `score_boxes` takes them.
 
     Tiles go in as PNG files, which lose nothing: what is scored is what is exported.
     """
@@ -177,18 +182,18 @@ def predict(served, corpus, batch_size=64):
     predicted = []
     for start in range(0, len(corpus), batch_size):
         pictures = [corpus.pixels(i) for i in range(start, min(start + batch_size, len(corpus)))]
-        found = served(tf.stack([tf.io.encode_png(each) for each in pictures]))
-        found = {name: value.numpy() for name, value in found.items()}
+        answers = served(tf.stack([tf.io.encode_png(pixels) for pixels in pictures]))
+        answers = {name: value.numpy() for name, value in answers.items()}
         for i in range(len(pictures)):
-            labels = np.array([names[label] for label in found["label"][i]])
+            labels = np.array([names[label] for label in answers["label"][i]])
             predicted.append(
-                {"boxes": found["boxes"][i], "scores": found["score"][i], "labels": labels}
+                {"boxes": answers["boxes"][i], "scores": answers["score"][i], "labels": labels}
             )
     return predicted, corpus.truths()
 
 
 def score(model, classes, preprocessing, valid, test):
-    """Scores on the tiles held out and on the test set.
+    """Scores the model on the tiles held out and on the test set.
 
     Returns:
         Metrics, what is served, with the threshold that is best on the tiles held out, and what was
@@ -197,9 +202,9 @@ def score(model, classes, preprocessing, valid, test):
     held_out, of_held_out = predict(Detector(model, classes, preprocessing), valid)
     threshold = best_threshold(held_out, of_held_out)
     served = Detector(model, classes, preprocessing, threshold)
-    found, truths = predict(served, test)
+    predicted, truths = predict(served, test)
     scores = {
-        "test": score_boxes(found, truths, len(classes), threshold),
+        "test": score_boxes(predicted, truths, len(classes), threshold),
         "held_out": score_boxes(held_out, of_held_out, len(classes), threshold),
     }
     metrics = {
@@ -209,7 +214,7 @@ def score(model, classes, preprocessing, valid, test):
         if (part, name) != ("held_out", "threshold")
     }
     metrics["test_examples"] = len(test.images)
-    return metrics, served, found, held_out
+    return metrics, served, predicted, held_out
 
 
 def run(config):
@@ -222,11 +227,11 @@ def run(config):
     steps = config.training.steps_per_epoch
     history = training.fit(config, folder, model, batches, steps, validation_data=watched)
     model.save(folder / "model.keras")
-    continue_on_tensorflow()
-    metrics, served, found, held_out = score(model, classes, preprocessing, valid, test)
+    training.continue_on_tensorflow()
+    metrics, served, predicted, held_out = score(model, classes, preprocessing, valid, test)
     threshold = metrics["test_threshold"]
     figures = {
-        "test_boxes": partial(draw, test, found, threshold),
+        "test_boxes": partial(draw, test, predicted, threshold),
         "held_out_boxes": partial(draw, valid, held_out, threshold),
     }
     if isinstance(model, DETR):  # whose queries look at all positions of one map
@@ -239,7 +244,7 @@ def run(config):
         curves=("loss",),
         exports={
             "saved_model": served.save,
-            "published": publishing(
+            "published": fine_tuning.publishing(
                 config.model.pretrained, model, classes=classes, preprocessing=preprocessing
             ),
         },
@@ -251,7 +256,7 @@ def run(config):
 
 
 def draw(corpus, predicted, threshold, path):
-    """Up to eight images with the boxes that were found (orange) and the true ones (blue)."""
+    """Draws up to eight images with the predicted boxes (orange) and the true ones (blue)."""
     positions = range(min(8, len(corpus)))
     sure = [predicted[i]["scores"] >= threshold for i in positions]
     images_with_boxes(
@@ -266,16 +271,16 @@ def draw(corpus, predicted, threshold, path):
 
 
 def draw_attention(model, preprocessing, corpus, path):
-    """Where the query that gives the surest box of an image looks, for up to eight images."""
+    """Draws the attention of the query of the surest box, for up to eight images."""
     framed = [preprocessing.frame(corpus.pixels(i)) for i in range(min(8, len(corpus)))]
-    pixels, mask, inner = (np.stack(each) for each in zip(*framed, strict=True))
+    pixels, mask, inner = (np.stack(arrays) for arrays in zip(*framed, strict=True))
     images = preprocessing.normalize(pixels) * mask[..., None].astype("float32")
     inputs = {"images": images, "padding_mask": mask}
     last = f"{model.decoder_blocks[-1].name}/cross_attention"
     (weights,) = attention_maps(model, inputs, match=last).values()
-    found = model(inputs, training=False)
+    outputs = model(inputs, training=False)
     # The last logit is that of "no object" where there is a softmax.
-    logits = found["logits"]
+    logits = outputs["logits"]
     if model.criterion.classification == "softmax":
         sure = 1 - tf.nn.softmax(logits).numpy()[..., -1]
     else:
@@ -283,7 +288,7 @@ def draw_attention(model, preprocessing, corpus, path):
     best, pictures = sure.argmax(axis=1), np.arange(len(sure))
     heat = weights.mean(axis=1)[pictures, best]  # (images, positions)
     grid = int(np.sqrt(heat.shape[1]))
-    boxes = np.asarray(corner_boxes(found["boxes"]))[pictures, best]
+    boxes = np.asarray(corner_boxes(outputs["boxes"]))[pictures, best]
     boxes = boxes * np.tile(inner[:, ::-1], 2)  # in pixels of the frame
     titles = [f"score {score:.0%}" for score in sure[pictures, best]]
     images_with_attention(

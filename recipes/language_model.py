@@ -36,16 +36,15 @@ from keras_transformers.text import (
 from keras_transformers.training import AdamW, Muon
 from keras_transformers.visualization import attention_heat_map
 
-from . import streaming, training
 from .data.documents import load_documents
-from .devices import continue_on_tensorflow
-from .options import Run, main
-from .published import publishing, start_from
+from .lib import fine_tuning, training
+from .lib.batches import open_stream
+from .lib.options import Run, main
 
 
 @dataclass(frozen=True)
 class Data:
-    """What is learned from, and how it is cut into rows."""
+    """The texts, and how they are cut into rows."""
 
     dataset: str = "shakespeare"  # or tfds:NAME
     train: str | None = None  # own texts instead: files, or folders; a pattern is a stream
@@ -57,7 +56,7 @@ class Data:
 
 
 @dataclass(frozen=True)
-class Model:
+class Architecture:
     """The decoder."""
 
     pretrained: str | None = None  # folder of published GPT-2 weights, to go on from
@@ -69,7 +68,7 @@ class Model:
 
 @dataclass(frozen=True)
 class Training:
-    """How long and how fast it learns."""
+    """The length and speed of training."""
 
     minutes: float | None = 10.0  # of training; the learning rate decays to reach 0 then
     epochs: int = 100  # at most, however quick the machine; without minutes the decay ends there
@@ -84,7 +83,7 @@ class Training:
 
 @dataclass(frozen=True)
 class Decoding:
-    """How it writes."""
+    """The prompts, and the sampling of their continuations."""
 
     prompts: tuple[str, ...] = ("", "ROMEO.\n", "Shall I compare thee")  # to go on with
     temperature: float = 0.8  # below 1: surer than it is
@@ -98,7 +97,7 @@ class Config:
 
     run: Run = Run("runs/language_model")
     data: Data = Data()
-    model: Model = Model()
+    model: Architecture = Architecture()
     training: Training = Training()
     decoding: Decoding = Decoding()
     SMOKE: ClassVar = {
@@ -120,9 +119,9 @@ SMOKE_CHARACTERS = 20_000  # of each text
 
 
 def load_data(config):
-    """Texts, a lossless tokenizer trained on them, and the ids of each text."""
-    of = config.data
-    data = load_documents(of.dataset, of.train, of.valid, of.test)
+    """Returns texts, a lossless tokenizer trained on them, and the ids of each text."""
+    options = config.data
+    data = load_documents(options.dataset, options.train, options.valid, options.test)
     if config.run.smoke:
         data = data.sample(train=3 if data.shards is None else 1000, valid=1, test=1)
         cut = {
@@ -135,7 +134,9 @@ def load_data(config):
     for corpus in data.corpora().values():
         print(corpus.summary())
     if config.model.pretrained is None:
-        tokenizer = SentencePieceTokenizer.train(data.train.texts, of.vocab_size, lossless=True)
+        tokenizer = SentencePieceTokenizer.train(
+            data.train.texts, options.vocab_size, lossless=True
+        )
     else:
         tokenizer = load_tokenizer(config.model.pretrained)
     ids = {
@@ -147,7 +148,7 @@ def load_data(config):
 
 
 def full_rows(config, padding_id):
-    """A function from documents and the number of an epoch to batches of full rows."""
+    """Returns a function from documents and an epoch to batches of full rows."""
     length, seed = config.data.row_length, config.run.seed
     rows = config.training.batch_size // length
 
@@ -157,18 +158,18 @@ def full_rows(config, padding_id):
     return arrange
 
 
-def in_memory(documents):
-    """A dataset of the ids of all documents."""
+def dataset_of_ids(documents):
+    """Returns a dataset of the ids of all documents."""
     lengths = [len(document) for document in documents]
     ids = np.concatenate(documents).astype("int32")
     return tf.data.Dataset.from_tensors(tf.RaggedTensor.from_row_lengths(ids, lengths))
 
 
 def windows(config, documents, padding_id):
-    """Batches in which every token is predicted once, with context."""
-    of = config.data
-    ids, labels = sliding_windows(documents, of.row_length, of.stride, padding_id)
-    rows = config.training.batch_size // of.row_length
+    """Returns batches in which every token is predicted once, with context."""
+    options = config.data
+    ids, labels = sliding_windows(documents, options.row_length, options.stride, padding_id)
+    rows = config.training.batch_size // options.row_length
     missing = -len(ids) % rows  # one shape, compiled once; rows of padding weigh nothing
     ids, labels = (
         np.pad(array, ((0, missing), (0, 0)), constant_values=padding_id) for array in (ids, labels)
@@ -177,35 +178,37 @@ def windows(config, documents, padding_id):
 
 
 def build_model(config, vocab_size):
-    """The decoder-only Transformer, compiled with Muon; or the published one."""
-    of = config.model
-    if of.pretrained is not None:
-        model = start_from(of.pretrained, LanguageModel, "language model")
-        optimizer = training.optimizer(config, AdamW, global_clipnorm=1.0)
+    """Builds and compiles the decoder-only Transformer, or the published one."""
+    options = config.model
+    if options.pretrained is not None:
+        model = fine_tuning.start_from(options.pretrained, LanguageModel, "language model")
+        optimizer = training.make_optimizer(config, AdamW, global_clipnorm=1.0)
     else:
         model = LanguageModel.from_variant(
-            of.variant,
+            options.variant,
             vocab_size,
-            style=of.style,
-            num_key_value_heads=of.num_key_value_heads,
+            style=options.style,
+            num_key_value_heads=options.num_key_value_heads,
             max_length=max(1024, config.data.row_length),
-            dropout=of.dropout,
+            dropout=options.dropout,
             attention_dropout=0.0,
         )
-        optimizer = training.optimizer(config, Muon)
-    return training.prepared(config, model, optimizer, (None, None), **training.of_tokens(model))
+        optimizer = training.make_optimizer(config, Muon)
+    return training.compile_model(
+        config, model, optimizer, (None, None), **training.token_loss_and_metrics(model)
+    )
 
 
 def score(config, folder, model, documents, corpus):
-    """Bits per byte and perplexity of held-out texts, of all together and of each."""
+    """Computes bits per byte and perplexity of held-out texts, together and of each."""
     rows, totals = [], collections.Counter()
     if not model.compiled:  # any more, as `--lora` leaves it
-        model.compile(jit_compile=True, **training.of_tokens(model))
+        model.compile(jit_compile=True, **training.token_loss_and_metrics(model))
     for number, (document, text) in enumerate(zip(documents, corpus.texts, strict=True)):
         batches = windows(config, [document], model.padding_id)
-        found = model.evaluate(batches, verbose=0, return_dict=True)
+        losses = model.evaluate(batches, verbose=0, return_dict=True)
         counts = {
-            "nats": found["cross_entropy"] * (len(document) - 1),
+            "nats": losses["cross_entropy"] * (len(document) - 1),
             "tokens": len(document) - 1,
             "words": len(text.split()),
             "bytes": len(text.encode()),
@@ -227,14 +230,14 @@ def _scores(counts):
 
 
 def generator(config, model, tokenizer, seed):
-    """What goes on with a text: another way each time where the seed is None."""
-    of = config.decoding
-    search = Sampling(of.temperature, top_p=of.top_p, seed=seed)
-    return TextGenerator(model, tokenizer, search, of.new_tokens)
+    """Returns a generator of continuations, which differ each time if the seed is None."""
+    options = config.decoding
+    search = Sampling(options.temperature, top_p=options.top_p, seed=seed)
+    return TextGenerator(model, tokenizer, search, options.new_tokens)
 
 
 def write_samples(config, model, tokenizer, path):
-    """Prints what the model makes of the prompts, and keeps it."""
+    """Prints and writes the continuations of the prompts."""
     writer = generator(config, model, tokenizer, config.run.seed)
     text = "\n\n--------\n\n".join(writer.write(config.decoding.prompts))
     path.write_text(text + "\n", encoding="utf-8")
@@ -242,7 +245,7 @@ def write_samples(config, model, tokenizer, path):
 
 
 def draw(model, tokenizer, text, path):
-    """What each piece of a line looks at in the last block."""
+    """Draws the attention of each piece of a line in the last block."""
     ids = tokenizer.tokenize([line_to_draw(text)], start=True).to_tensor()
     *_, last = attention_maps(model, ids).values()
     pieces = tokenizer.pieces(ids[0])
@@ -256,7 +259,7 @@ def draw(model, tokenizer, text, path):
 
 
 def line_to_draw(text):
-    """The first line of 21 to 49 characters, or else the beginning of the longest."""
+    """Returns the first line of 21 to 49 characters, or else the beginning of the longest."""
     lines = [line.strip() for line in text.split("\n")]
     fitting = (line for line in lines if 20 < len(line) < 50)
     return next(fitting, max(lines, key=len)[:49])
@@ -271,14 +274,14 @@ def run(config):
     arrange = full_rows(config, tokenizer.pad_id)
     if data.shards is not None:
         encode = encoder_of_documents(tokenizer)
-        batches = streaming.stream(config, data.shards, encode, arrange)
+        batches = open_stream(config, data.shards, encode, arrange)
     else:
-        batches = partial(arrange, in_memory(ids["train"]))
+        batches = partial(arrange, dataset_of_ids(ids["train"]))
     valid = windows(config, ids["valid"], tokenizer.pad_id)
     with training.model_scope(config):
         model = build_model(config, tokenizer.vocab_size)
     history, measured = training.fit_tokens(config, folder, model, batches, valid)
-    continue_on_tensorflow()
+    training.continue_on_tensorflow()
     scores = score(config, folder, model, ids["test"], data.test)
     return training.finish(
         folder,
@@ -289,7 +292,7 @@ def run(config):
         exports={
             "samples.txt": partial(write_samples, config, model, tokenizer),
             "saved_model": lambda path: generator(config, model, tokenizer, None).save(path),
-            "published": publishing(config.model.pretrained, model, tokenizer),
+            "published": fine_tuning.publishing(config.model.pretrained, model, tokenizer),
         },
         figures={"attention": partial(draw, model, tokenizer, data.test.texts[0])},
         use=lambda: folder.show_use(config.decoding.prompts[-1], repeatable=False),

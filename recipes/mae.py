@@ -22,16 +22,14 @@ from keras_transformers.models import MAE, ViT
 from keras_transformers.training import AdamW, score_classes
 from keras_transformers.visualization import confusion_matrix, images_side_by_side
 
-from . import training
-from .data.images import batch_of, batches_of, load_data
-from .devices import continue_on_tensorflow
-from .image_scores import show_use
-from .options import Run, changed, main
+from .data.images import load_data, make_batches, size_of_batch
+from .lib import image_classifiers, training
+from .lib.options import Run, changed, main
 
 
 @dataclass(frozen=True)
 class Data:
-    """What is learned from, and how images are cut and changed."""
+    """The images, and how they are cut and changed."""
 
     dataset: str = "fashion-mnist-12k"  # or tfds:NAME, a folder, an .npz file
     label_share: float = 0.1  # of each class: the labels that classifiers learn from
@@ -46,8 +44,8 @@ class Data:
 
 
 @dataclass(frozen=True)
-class Model:
-    """The autoencoder, and what of it the classifiers take."""
+class Architecture:
+    """The autoencoder, and the classifiers of its encoder."""
 
     size: Literal["mini", "Ti", "S", "B", "L", "H"] = "mini"  # 128 wide, 4 blocks
     patch_size: int = 4  # 64 patches, of which 16 are seen
@@ -60,7 +58,7 @@ class Model:
 
 @dataclass(frozen=True)
 class Training:
-    """How long and how fast both learn."""
+    """The length and speed of both trainings."""
 
     minutes: float | None = 10.0  # of pre-training; the learning rate decays to reach 0 then
     epochs: int = 300  # at most, however quick the machine; without minutes the decay ends there
@@ -83,7 +81,7 @@ class Config:
 
     run: Run = Run("runs/mae")
     data: Data = Data()
-    model: Model = Model()
+    model: Architecture = Architecture()
     training: Training = Training()
     SMOKE: ClassVar = {
         "epochs": 2,
@@ -99,7 +97,7 @@ KINDS = ("probe", "finetuned", "scratch")
 
 
 def encoder(config):
-    """The ViT that is pre-trained, and trained from scratch beside it; not built."""
+    """Returns the ViT that is pre-trained, or trained from random weights; it is not built."""
     return ViT.from_variant(
         f"{config.model.size}/{config.model.patch_size}",
         None,
@@ -110,19 +108,19 @@ def encoder(config):
 
 
 def build_model(config, preprocessing):
-    """The autoencoder, compiled."""
-    of = config.model
+    """Builds and compiles the autoencoder."""
+    options = config.model
     model = MAE(
         encoder(config),
-        of.decoder_dim,
-        of.decoder_heads,
-        decoder_layers=of.decoder_layers,
-        mask_ratio=of.mask_ratio,
+        options.decoder_dim,
+        options.decoder_heads,
+        decoder_layers=options.decoder_layers,
+        mask_ratio=options.mask_ratio,
         seed=config.run.seed,
     )
     model.build((None, *preprocessing.image_size, preprocessing.channels))
-    optimizer = training.optimizer(config, AdamW, beta_2=0.95)
-    return training.prepared(config, model, optimizer)
+    optimizer = training.make_optimizer(config, AdamW, beta_2=0.95)
+    return training.compile_model(config, model, optimizer)
 
 
 def pretrain(config, folder, model, data, batches, valid):
@@ -136,13 +134,13 @@ def pretrain(config, folder, model, data, batches, valid):
         folder,
         model,
         lambda epoch: batches(epoch).map(alone),
-        len(data.train) // batch_of(config, data.train),
+        len(data.train) // size_of_batch(config, data.train),
         validation_data=valid.map(alone),
     )
 
 
 def train_classifier(config, folder, kind, seed, start, data, preprocessing):
-    """One classifier on the labelled images."""
+    """Trains one classifier on the labelled images."""
     training.start_next_model(config, seed)
     if kind == "scratch":
         start = encoder(config)
@@ -154,13 +152,13 @@ def train_classifier(config, folder, kind, seed, start, data, preprocessing):
         model.freeze()
         # A convex problem with a few thousand weights: no decay, a higher rate.
         config = changed(config, learning_rate=1e-2, weight_decay=0.0)
-    model = training.classifier(config, model)
+    model = image_classifiers.compile_classifier(config, model)
     training.fit(
         config,
         folder,
         model,
-        batches_of(config, data.train, preprocessing, seed),
-        len(data.train) // batch_of(config, data.train),
+        make_batches(config, data.train, preprocessing, seed),
+        len(data.train) // size_of_batch(config, data.train),
         epochs=config.training.label_epochs,
         name=f"{kind}-{seed}",
         verbose=0,
@@ -169,7 +167,7 @@ def train_classifier(config, folder, kind, seed, start, data, preprocessing):
 
 
 def compare(config, folder, autoencoder, data, preprocessing):
-    """Classifiers of every kind and seed: metrics, and the first that was fine-tuned."""
+    """Trains classifiers of every kind and seed; returns metrics, and the first fine-tuned one."""
     rows, metrics, best = [], {}, None
     for kind in KINDS:
         scores = []
@@ -178,12 +176,12 @@ def compare(config, folder, autoencoder, data, preprocessing):
             model = train_classifier(config, folder, kind, seed, start, data, preprocessing)
             served = ImageClassifier(model, data.train.classes, preprocessing)
             probabilities = served.probabilities(data.test)
-            found = score_classes(probabilities, data.test.labels, data.train.classes)
-            rows.append((kind, seed, found.top1))
-            scores.append(100 * found.top1)
+            class_scores = score_classes(probabilities, data.test.labels, data.train.classes)
+            rows.append((kind, seed, class_scores.top1))
+            scores.append(100 * class_scores.top1)
             print(f"  {kind:10} seed {seed}: {scores[-1]:.2f} % top-1", flush=True)
             if kind == "finetuned" and best is None:
-                best = served, found
+                best = served, class_scores
         metrics[f"test_top1_{kind}"] = float(np.mean(scores))
         metrics[f"test_top1_{kind}_spread"] = float(np.std(scores, ddof=len(scores) > 1))
     folder.write_table("runs.tsv", ["kind", "seed", "test_top1"], rows)
@@ -191,7 +189,7 @@ def compare(config, folder, autoencoder, data, preprocessing):
 
 
 def draw_reconstructions(autoencoder, preprocessing, pictures, path):
-    """Pictures, what was left of them, and what the autoencoder makes of that."""
+    """Draws pictures, their visible patches, and the reconstructions of the autoencoder."""
     normal = preprocessing.normalize(pictures)
     result = autoencoder(normal)
     drawn = np.asarray(autoencoder.draw(normal, result))
@@ -224,17 +222,17 @@ def run(config):
         model = build_model(first, preprocessing)
     history = pretrain(first, folder, model, data, batches, valid)
     model.save(folder / "model.keras")
-    continue_on_tensorflow()  # the classifiers are small
+    training.continue_on_tensorflow()  # the classifiers are small
     seconds = folder.seconds()
     few = dataclasses.replace(data, train=data.train.split(share)[1])
     print(f"{len(few.train):,} labelled pictures")
-    metrics, (served, found) = compare(config, folder, model, few, preprocessing)
+    metrics, (served, class_scores) = compare(config, folder, model, few, preprocessing)
     metrics |= {
         "labelled_pictures": len(few.train),
         "valid_loss": history["val_loss"][-1],
         "seconds_pretraining": seconds,
     }
-    shown = data.test.sample(16).decoded(preprocessing).images
+    pictures = data.test.sample(16).decoded(preprocessing).images
     return training.finish(
         folder,
         metrics,
@@ -243,10 +241,10 @@ def run(config):
         curves=("loss",),
         exports={"saved_model": served.save},
         figures={
-            "reconstructions": partial(draw_reconstructions, model, preprocessing, shown),
-            "confusion": partial(confusion_matrix, found.confusion, data.train.classes),
+            "reconstructions": partial(draw_reconstructions, model, preprocessing, pictures),
+            "confusion": partial(confusion_matrix, class_scores.confusion, data.train.classes),
         },
-        use=lambda: show_use(folder, data.test, preprocessing),
+        use=lambda: image_classifiers.show_use(folder, data.test, preprocessing),
     )
 
 

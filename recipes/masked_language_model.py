@@ -25,15 +25,15 @@ from keras_transformers.tasks.mask_filling import masked_documents
 from keras_transformers.text import WordPieceTokenizer, encoder_of_documents
 from keras_transformers.training import Muon
 
-from . import streaming, training
 from .data.documents import load_documents
-from .devices import continue_on_tensorflow
-from .options import Run, main
+from .lib import training
+from .lib.batches import open_stream
+from .lib.options import Run, main
 
 
 @dataclass(frozen=True)
 class Data:
-    """What is learned from, how it is cut into rows, and what of it is hidden."""
+    """The texts, how they are cut into rows, and which tokens are hidden."""
 
     dataset: str = "shakespeare-scenes"  # or shakespeare, or tfds:NAME
     train: str | None = None  # own texts instead: files, or folders; a pattern is a stream
@@ -52,7 +52,7 @@ class Data:
 
 
 @dataclass(frozen=True)
-class Model:
+class Architecture:
     """The encoder."""
 
     variant: Literal["tiny", "mini", "small", "medium", "base", "large"] = "mini"  # 256 wide
@@ -62,7 +62,7 @@ class Model:
 
 @dataclass(frozen=True)
 class Training:
-    """How long and how fast it learns."""
+    """The length and speed of training."""
 
     minutes: float | None = 10.0  # of training; the learning rate decays to reach 0 then
     epochs: int = 100  # at most, however quick the machine; without minutes the decay ends there
@@ -81,7 +81,7 @@ class Config:
 
     run: Run = Run("runs/masked_language_model")
     data: Data = Data()
-    model: Model = Model()
+    model: Architecture = Architecture()
     training: Training = Training()
     SMOKE: ClassVar = {
         "epochs": 1,
@@ -95,19 +95,21 @@ class Config:
 
 
 def load_data(config):
-    """Texts, a tokenizer trained on them, and batches in which tokens are hidden."""
-    of, seed = config.data, config.run.seed
-    data = load_documents(of.dataset, of.train, of.valid, of.test)
+    """Returns a tokenizer trained on the texts, and batches in which tokens are hidden."""
+    options, seed = config.data, config.run.seed
+    data = load_documents(options.dataset, options.train, options.valid, options.test)
     if config.run.smoke:
         data = data.sample(train=40, valid=5, test=5)
     for corpus in data.corpora().values():
         print(corpus.summary())
-    tokenizer = WordPieceTokenizer.train(data.train.texts, of.vocab_size, of.lower_case)
-    rows = config.training.batch_size // of.row_length
+    tokenizer = WordPieceTokenizer.train(data.train.texts, options.vocab_size, options.lower_case)
+    rows = config.training.batch_size // options.row_length
 
     def batches(documents, seed, epoch=None):
-        hidden = (of.mask_rate, of.whole_words)
-        return masked_documents(documents, tokenizer, of.row_length, rows, seed, epoch, *hidden)
+        hidden = (options.mask_rate, options.whole_words)
+        return masked_documents(
+            documents, tokenizer, options.row_length, rows, seed, epoch, *hidden
+        )
 
     documents = {
         name: tf.data.Dataset.from_tensors(tokenizer.tokenize(corpus.texts, start=True, end=True))
@@ -120,7 +122,7 @@ def load_data(config):
     train = partial(arrange, documents["train"])
     if data.shards is not None:
         encode = encoder_of_documents(tokenizer)
-        train = streaming.stream(config, data.shards, encode, arrange)
+        train = open_stream(config, data.shards, encode, arrange)
     return tokenizer, {
         "train": train,
         "valid": batches(documents["valid"], None),
@@ -130,18 +132,21 @@ def load_data(config):
 
 def build_model(config, vocab_size):
     """The encoder with a head that restores tokens, compiled with Muon."""
-    of = config.model
+    options = config.model
     model = TextEncoder.from_variant(
-        of.variant,
+        options.variant,
         vocab_size,
         head="masked_language",
-        style=of.style,
+        style=options.style,
         max_length=max(512, config.data.row_length),
-        dropout=of.dropout,
+        dropout=options.dropout,
         attention_dropout=0.0,
     )
-    learned, optimizer = training.of_tokens(model), training.optimizer(config, Muon)
-    return training.prepared(config, model, optimizer, (None, None), **learned)
+    learned, optimizer = (
+        training.token_loss_and_metrics(model),
+        training.make_optimizer(config, Muon),
+    )
+    return training.compile_model(config, model, optimizer, (None, None), **learned)
 
 
 def write_samples(folder, model, tokenizer, samples, path):
@@ -162,7 +167,7 @@ def run(config):
     history, measured = training.fit_tokens(
         config, folder, model, batches["train"], batches["valid"]
     )
-    continue_on_tensorflow()
+    training.continue_on_tensorflow()
     found = model.evaluate(batches["test"], verbose=0, return_dict=True)
     scores = {
         "test_masked_accuracy": found["accuracy"],

@@ -27,17 +27,16 @@ from keras_transformers.export import image_classifier
 from keras_transformers.training import AdamW
 from keras_transformers.visualization import comparison
 
-from . import training
 from .data import tasks
 from .data.images import load
-from .devices import continue_on_tensorflow
-from .flops import floating_point_operations
-from .options import Run, main
+from .lib import training
+from .lib.flops import floating_point_operations
+from .lib.options import Run, main
 
 
 @keras.saving.register_keras_serializable("recipes")
 class NoMixing(keras.layers.Layer):
-    """Mixes no tokens: the control."""
+    """A mixer that mixes no tokens: the control."""
 
     def call(self, x):
         return keras.ops.zeros_like(x)
@@ -75,7 +74,7 @@ POSITIONS_INSIDE = ("rotary", "alibi", "relative_bias", "shaw")
 
 @dataclass(frozen=True)
 class Data:
-    """What is learned."""
+    """The tasks and their data."""
 
     tasks: tuple[Literal["image", "text"], ...] = ("image", "text")  # both, or one
     words: int = 32  # of a passage
@@ -84,8 +83,8 @@ class Data:
 
 
 @dataclass(frozen=True)
-class Model:
-    """One encoder, and what mixes its tokens."""
+class Architecture:
+    """One encoder, and the mixers of its tokens."""
 
     variants: tuple[str, ...] = tuple(VARIANTS)  # all of them
     patch_size: int = 4  # 49 tokens of a picture of 28 pixels
@@ -97,7 +96,7 @@ class Model:
 
 @dataclass(frozen=True)
 class Training:
-    """How long and how fast each learns."""
+    """The length and speed of each training."""
 
     seeds: int = 3  # runs of each variant on each task
     image_epochs: int = 5  # all variants have as many
@@ -115,7 +114,7 @@ class Config:
 
     run: Run = Run("runs/mixers")
     data: Data = Data()
-    model: Model = Model()
+    model: Architecture = Architecture()
     training: Training = Training()
     SMOKE: ClassVar = {
         "variants": ("fourier", "nothing"),
@@ -128,43 +127,43 @@ class Config:
 
 
 def load_data(config):
-    """Dict of name -> task, and how pictures are prepared."""
-    of, found, preprocessing = config.data, {}, None
-    if "image" in of.tasks:
-        found["image"], preprocessing = tasks.of_images(config.model.patch_size)
-    if "text" in of.tasks:
-        found["text"] = tasks.of_text(of.words, of.vocab_size, of.text_length)
+    """Returns a dict of name -> task, and the preprocessing of pictures."""
+    options, data, preprocessing = config.data, {}, None
+    if "image" in options.tasks:
+        data["image"], preprocessing = tasks.image_task(config.model.patch_size)
+    if "text" in options.tasks:
+        data["text"] = tasks.text_task(options.words, options.vocab_size, options.text_length)
     if config.run.smoke:
         few = 3 * config.training.batch_size
-        found = {name: task.head(few) for name, task in found.items()}
-    return found, preprocessing
+        data = {name: task.head(few) for name, task in data.items()}
+    return data, preprocessing
 
 
 def build_model(config, task, variant):
-    """Tokens, the encoder with this mixer, the mean over real tokens, classes; compiled."""
-    of = config.model
+    """Builds and compiles the encoder with this mixer, and classes of the mean over real tokens."""
+    options = config.model
     if task.vocab_size is None:
         inputs = keras.Input(task.train[0].shape[1:])
-        padding, x = None, layers.PatchEmbedding(of.patch_size, of.hidden_dim)(inputs)
+        padding, x = None, layers.PatchEmbedding(options.patch_size, options.hidden_dim)(inputs)
     else:
         inputs = keras.Input((task.length,), dtype="int32")
         padding = inputs != 0
-        x = layers.TokenEmbedding(task.vocab_size, of.hidden_dim, scale=False)(inputs)
+        x = layers.TokenEmbedding(task.vocab_size, options.hidden_dim, scale=False)(inputs)
     if variant not in POSITIONS_INSIDE:
         x = layers.PositionEmbedding(task.length)(x)
-    x = keras.layers.Dropout(of.dropout)(x)
+    x = keras.layers.Dropout(options.dropout)(x)
     mixer = VARIANTS[variant](task)
     knows_padding = padding is not None and variant != "nothing"
-    block = {"dropout": of.dropout, "activation": "gelu", "norm_first": True, "mixer": mixer}
-    for _ in range(of.num_layers):
-        mixed = layers.EncoderBlock(mlp_dim=of.mlp_dim, **block)
+    block = {"dropout": options.dropout, "activation": "gelu", "norm_first": True, "mixer": mixer}
+    for _ in range(options.num_layers):
+        mixed = layers.EncoderBlock(mlp_dim=options.mlp_dim, **block)
         x = mixed(x, padding_mask=padding) if knows_padding else mixed(x)
     x = keras.layers.LayerNormalization()(x)
     x = keras.layers.GlobalAveragePooling1D("channels_last")(x, mask=padding)
     model = keras.Model(inputs, keras.layers.Dense(len(task.classes))(x), name=variant)
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    optimizer = training.optimizer(config, AdamW, global_clipnorm=1.0)
-    return training.prepared(config, model, optimizer, loss=loss, metrics=["accuracy"])
+    optimizer = training.make_optimizer(config, AdamW, global_clipnorm=1.0)
+    return training.compile_model(config, model, optimizer, loss=loss, metrics=["accuracy"])
 
 
 def train(config, folder, name, variant, task, seed):
@@ -175,11 +174,12 @@ def train(config, folder, name, variant, task, seed):
     x, y = task.train
     batch = min(config.training.batch_size, len(y))
     x, y = tf.constant(x), tf.constant(y)
-    steps, epochs = len(y) // batch, getattr(config.training, f"{name}_epochs")
+    steps = len(y) // batch
+    epochs = config.training.image_epochs if name == "image" else config.training.text_epochs
 
     def make(epoch):
         whole = streams.orders(len(y), batch, seed, epoch).take(steps)  # one shape, compiled once
-        return whole.map(lambda chosen: (tf.gather(x, chosen), tf.gather(y, chosen)))
+        return whole.map(lambda indices: (tf.gather(x, indices), tf.gather(y, indices)))
 
     called = f"{name}-{variant}-{seed}"
     options = {"epochs": epochs, "name": called, "verbose": 0}
@@ -195,7 +195,7 @@ def train(config, folder, name, variant, task, seed):
 
 
 def accuracy(model, x, y, batch_size):
-    """Share of right answers, in batches of one size."""
+    """Returns the share of right answers, computed in batches of one size."""
     padded = x[np.arange(len(y) + -len(y) % batch_size) % len(y)]
     logits = model.predict(padded, batch_size=batch_size, verbose=0)[: len(y)]
     return float(np.mean(logits.argmax(-1) == y))
@@ -213,11 +213,11 @@ def compare(config, folder, data):
             curves += [(name, variant, seed, epoch + 1, *row) for epoch, row in enumerate(values)]
             if name == "image" and measured["valid_accuracy"] > best[0]:
                 best = (measured["valid_accuracy"], model)
-        found = [run["accuracy"] for run in runs]
+        accuracies = [run["accuracy"] for run in runs]
         operations = floating_point_operations(model, data[name].train[0][:1])
         rows[name, variant] = {
-            "accuracy": float(np.mean(found)),
-            "spread": float(np.std(found, ddof=1)) if len(found) > 1 else 0.0,
+            "accuracy": float(np.mean(accuracies)),
+            "spread": float(np.std(accuracies, ddof=1)) if len(accuracies) > 1 else 0.0,
             "seconds_an_epoch": min(run["seconds_an_epoch"] for run in runs),
             "parameters": model.count_params(),
             "megaflop_an_example": operations / 1e6,
@@ -229,7 +229,7 @@ def compare(config, folder, data):
 
 
 def describe(row):
-    """A line of the table."""
+    """Returns a line of the table."""
     return (
         f"{100 * row['accuracy']:5.1f} +- {100 * row['spread']:.1f} %  "
         f"{row['seconds_an_epoch']:6.2f} s/epoch  {row['parameters']:9,} parameters  "
@@ -238,7 +238,7 @@ def describe(row):
 
 
 def draw(rows, path):
-    """What each variant gives beside what it costs, in one line; costs are those of one task."""
+    """Draws the accuracy and the costs of each variant in one line; costs are those of one task."""
     tasks = list(dict.fromkeys(task for task, _ in rows))
     table = collections.defaultdict(dict)
     for (task, variant), row in rows.items():
@@ -271,7 +271,7 @@ def run(config):
     folder = training.start_run(config)
     data, preprocessing = load_data(config)
     rows, model = compare(config, folder, data)
-    continue_on_tensorflow()
+    training.continue_on_tensorflow()
     columns = list(next(iter(rows.values())))
     table = [(*key, *(row[column] for column in columns)) for key, row in rows.items()]
     folder.write_table("table.tsv", ["task", "variant", *columns], table)

@@ -12,7 +12,6 @@ with pictures that belong to other sentences. Measured on the 2,000 test picture
 (seed 1).
 """
 
-import dataclasses
 from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar, Literal
@@ -36,10 +35,9 @@ from keras_transformers.training import AdamW
 from keras_transformers.vision import Preprocessing
 from keras_transformers.visualization import images_with_attention
 
-from . import training
 from .data.images import load
-from .devices import continue_on_tensorflow
-from .options import Run, main
+from .lib import training
+from .lib.options import Run, main
 
 # What a thing may be called, and the classes (by number) that are so called.
 CALLED = {
@@ -65,8 +63,8 @@ DENIED = ("this is not {}", "it does not show {}", "no picture of {}", "you do n
 
 
 @dataclass(frozen=True)
-class Model:
-    """Two encoders, of which one looks at what the other makes."""
+class Architecture:
+    """Two encoders; the one for text attends to the output of the one for pictures."""
 
     patch_size: int = 4  # 49 patches of a picture of 28 pixels
     picture_dim: int = 96  # of patches
@@ -78,7 +76,7 @@ class Model:
 
 @dataclass(frozen=True)
 class Training:
-    """How long and how fast it learns."""
+    """The length and speed of training."""
 
     minutes: float | None = 5.0  # of training; the learning rate decays to reach 0 then
     epochs: int = 60  # at most
@@ -94,13 +92,13 @@ class Config:
     """Every number of a run. The defaults suit two CPU cores."""
 
     run: Run = Run("runs/picture_text")
-    model: Model = Model()
+    model: Architecture = Architecture()
     training: Training = Training()
     SMOKE: ClassVar = {"epochs": 1, "minutes": None, "warmup_steps": 2}
 
 
 def sentences(labels, seed):
-    """A sentence for each picture, true or false with equal chances, and which it is."""
+    """Returns a sentence for each picture, true or false with equal chances, and its truth."""
     rng, names = np.random.default_rng(seed), list(CALLED)
     texts, truths = [], []
     for label in labels:
@@ -113,61 +111,60 @@ def sentences(labels, seed):
 
 
 def load_data(config):
-    """Pictures, how they are prepared, and a tokenizer of everything that can be said."""
+    """Returns pictures, their preprocessing, and a tokenizer of all possible sentences."""
     data = load("fashion-mnist-12k")
     if config.run.smoke:
-        few = {name: getattr(data, name).split(0.03)[1] for name in ("train", "valid", "test")}
-        data = dataclasses.replace(data, **few)
+        data = data.mapped(lambda corpus: corpus.split(0.03)[1])
     preprocessing = Preprocessing.measured(
         data.train.decoded(Preprocessing(28, data.train.channels)).images, 28
     )
     splits = {
-        name: (getattr(data, name).decoded(preprocessing).images, getattr(data, name).labels)
-        for name in ("train", "valid", "test")
+        split: (corpus.decoded(preprocessing).images, corpus.labels)
+        for split, corpus in data.corpora().items()
     }
     everything = [form.format(name) for form in (*SAID, *DENIED) for name in CALLED]
     return splits, preprocessing, SentencePieceTokenizer.train(everything, 64)
 
 
 def examples(config, preprocessing, tokenizer, images, texts, truths):
-    """Dataset of single pictures with their sentences."""
+    """Returns a dataset of single pictures with their sentences."""
     ids = tokenizer.tokenize(texts).to_tensor(shape=(None, config.model.text_length))
     pictures = preprocessing.normalize(tf.constant(images))
     return tf.data.Dataset.from_tensor_slices(({"picture": pictures, "text": ids}, truths))
 
 
 def build_model(config, preprocessing, vocab_size):
-    """Patches and pieces, each with a block of its own; the pieces look at the picture."""
-    of = config.model
+    """Builds and compiles the two encoders."""
+    options = config.model
     picture = keras.Input((*preprocessing.image_size, preprocessing.channels), name="picture")
-    text = keras.Input((of.text_length,), dtype="int32", name="text")
-    block = {"num_heads": of.num_heads, "dropout": of.dropout, "norm_first": True}
-    patches = PatchEmbedding(of.patch_size, of.picture_dim)(picture)
+    text = keras.Input((options.text_length,), dtype="int32", name="text")
+    block = {"num_heads": options.num_heads, "dropout": options.dropout, "norm_first": True}
+    patches = PatchEmbedding(options.patch_size, options.picture_dim)(picture)
     patches = PositionEmbedding(patches.shape[1])(patches)
     for _ in range(2):
-        patches = EncoderBlock(mlp_dim=2 * of.picture_dim, **block)(patches)
+        patches = EncoderBlock(mlp_dim=2 * options.picture_dim, **block)(patches)
     patches = keras.layers.LayerNormalization()(patches)
     padding = text != 0
-    x = PositionalEncoding()(TokenEmbedding(vocab_size, of.text_dim)(text))
-    x = EncoderBlock(mlp_dim=2 * of.text_dim, **block)(x, padding_mask=padding)
+    x = PositionalEncoding()(TokenEmbedding(vocab_size, options.text_dim)(text))
+    x = EncoderBlock(mlp_dim=2 * options.text_dim, **block)(x, padding_mask=padding)
     for i in range(2):
-        attention = CrossAttention(of.num_heads, name=f"text_to_picture_{i}")
+        attention = CrossAttention(options.num_heads, name=f"text_to_picture_{i}")
         x = x + attention(keras.layers.LayerNormalization()(x), patches)
-        x = EncoderBlock(mlp_dim=2 * of.text_dim, **block)(x, padding_mask=padding)
+        x = EncoderBlock(mlp_dim=2 * options.text_dim, **block)(x, padding_mask=padding)
     x = keras.layers.LayerNormalization()(x)
     x = keras.layers.GlobalAveragePooling1D("channels_last")(x, mask=padding)
     model = keras.Model({"picture": picture, "text": text}, keras.layers.Dense(2)(x))
-    return training.prepared(
+    return training.compile_model(
         config,
         model,
-        training.optimizer(config, AdamW, global_clipnorm=1.0),
+        training.make_optimizer(config, AdamW, global_clipnorm=1.0),
         loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
         metrics=["accuracy"],
     )
 
 
 class StatementChecker(tf.Module):
-    """The model with decoding and tokenizer inside: encoded pictures and sentences in."""
+    """The model with decoding and tokenizer, for encoded pictures and sentences."""
 
     def __init__(self, text_length, model, preprocessing, tokenizer):
         super().__init__(name="checker")
@@ -193,18 +190,18 @@ class StatementChecker(tf.Module):
 
 
 def probabilities(model, dataset, batch_size):
-    """Of each sentence being true."""
+    """Returns the probability that each sentence is true."""
     logits = model.predict(dataset.batch(batch_size), verbose=0)
     return np.asarray(tf.nn.softmax(tf.cast(logits, tf.float32)))[:, 1]
 
 
 def batches_of(config, preprocessing, tokenizer, images, labels):
-    """A function from the number of an epoch to its batches: new sentences, another order."""
+    """Returns a function from an epoch to its batches, with new sentences and another order."""
     batch_size, length = min(config.training.batch_size, len(labels)), config.model.text_length
     pictures = preprocessing.normalize(tf.constant(images))
 
     def encoded_sentences(epoch):
-        """The sentences of an epoch as ids, and which are true."""
+        """Returns the sentences of an epoch as ids, and their truths."""
         texts, truths = sentences(labels, [config.run.seed, int(epoch)])
         return tokenizer.tokenize(texts).to_tensor(shape=(None, length)).numpy(), truths
 
@@ -213,10 +210,10 @@ def batches_of(config, preprocessing, tokenizer, images, labels):
         ids = tf.ensure_shape(ids, (len(labels), length))
         truths = tf.ensure_shape(truths, (len(labels),))
 
-        def batch(chosen):
-            chosen = tf.ensure_shape(chosen, (batch_size,))
-            inputs = {"picture": tf.gather(pictures, chosen), "text": tf.gather(ids, chosen)}
-            return inputs, tf.gather(truths, chosen)
+        def batch(indices):
+            indices = tf.ensure_shape(indices, (batch_size,))
+            inputs = {"picture": tf.gather(pictures, indices), "text": tf.gather(ids, indices)}
+            return inputs, tf.gather(truths, indices)
 
         orders = streams.orders(len(labels), batch_size, config.run.seed, epoch)
         return orders.take(len(labels) // batch_size).map(batch)
@@ -225,14 +222,14 @@ def batches_of(config, preprocessing, tokenizer, images, labels):
 
 
 def score(config, preprocessing, tokenizer, model, images, labels):
-    """Scores on the test set; and what is drawn: examples, their texts and probabilities."""
+    """Returns scores on the test set, and examples, texts and probabilities to draw."""
     texts, truths = sentences(labels, 0)
     size = config.training.batch_size
     dataset = examples(config, preprocessing, tokenizer, images, texts, truths)
-    found = probabilities(model, dataset, size)
-    other = np.random.default_rng(0).permutation(len(labels))
-    exchanged = examples(config, preprocessing, tokenizer, images[other], texts, truths)
-    right = (found > 0.5) == truths
+    shares = probabilities(model, dataset, size)
+    others = np.random.default_rng(0).permutation(len(labels))
+    exchanged = examples(config, preprocessing, tokenizer, images[others], texts, truths)
+    right = (shares > 0.5) == truths
     by_chance = (probabilities(model, exchanged, size) > 0.5) == truths
     denied = np.array([text.startswith(tuple(form[:8] for form in DENIED)) for text in texts])
     return {
@@ -240,7 +237,7 @@ def score(config, preprocessing, tokenizer, model, images, labels):
         "test_accuracy_of_denials": float(right[denied].mean()),
         "test_accuracy_with_other_pictures": float(by_chance.mean()),
         "test_examples": len(labels),
-    }, (dataset, texts, found)
+    }, (dataset, texts, shares)
 
 
 def save(config, model, preprocessing, tokenizer, path):
@@ -249,8 +246,8 @@ def save(config, model, preprocessing, tokenizer, path):
     tf.saved_model.save(checker, str(path), signatures={"serving_default": checker.__call__})
 
 
-def draw_attention(model, images, dataset, texts, found, path):
-    """What the pieces of twelve sentences look at."""
+def draw_attention(model, images, dataset, texts, shares, path):
+    """Draws the patches that the pieces of twelve sentences attend to."""
     inputs, _ = next(iter(dataset.batch(12)))
     maps = attention_maps(model, inputs, match="text_to_picture_1")
     real = np.asarray(inputs["text"]) != 0
@@ -260,7 +257,7 @@ def draw_attention(model, images, dataset, texts, found, path):
     images_with_attention(
         images[:12] / 255,
         weights.reshape(-1, side, side),
-        [f"{text}\n{share:.0%} true" for text, share in zip(texts, found[:12], strict=False)],
+        [f"{text}\n{share:.0%} true" for text, share in zip(texts, shares[:12], strict=False)],
         path,
         title="A sentence, how sure the model is of it, and where its pieces look",
     )
@@ -279,7 +276,7 @@ def run(config):
     watched = valid.batch(config.training.batch_size)
     history = training.fit(config, folder, model, batches, steps, validation_data=watched)
     model.save(folder / "model.keras")
-    continue_on_tensorflow()
+    training.continue_on_tensorflow()
     metrics, shown = score(config, preprocessing, tokenizer, model, *splits["test"])
     return training.finish(
         folder,

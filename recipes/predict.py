@@ -24,16 +24,14 @@ import tyro
 
 from keras_transformers.predictors import Refused
 
-from .bad_input import INTERRUPTED
-from .bulk import job, rows
-from .bulk.answers import loaded
-from .bulk.shards import BAD_ROWS, LINE
-from .command_line import command
+from .lib import jobs, rows
+from .lib.command_line import INTERRUPTED, run_command
+from .lib.jobs import BAD_ROWS, LINE, load_predictor
 
 
 @dataclasses.dataclass(frozen=True)
-class Config(job.Asking):
-    """What is asked, and how."""
+class Config(jobs.JobOptions):
+    """The requests, and how they are answered."""
 
     raw: tyro.conf.Positional[tuple[str, ...]] = ()  # texts, or paths of images
     input: str | None = None  # a file, a pattern in quotes, or a folder: .txt, .tsv, .csv, .jsonl,
@@ -45,14 +43,14 @@ class Config(job.Asking):
     scores: bool = False  # of translators and text generators: log-probabilities, too, in jsonl
 
     @property
-    def asked(self):
-        """See `Asking`."""
-        return *super().asked, self.scores
+    def load_arguments(self):
+        """The arguments of `load_predictor`."""
+        return *super().load_arguments, self.scores
 
 
 def ask(config):
-    """Prints the answers to what stands on the command line."""
-    predictor = loaded(*config.asked)
+    """Prints the answers to the requests of the command line."""
+    predictor = load_predictor(*config.load_arguments)
     for number, answer in enumerate(predictor.each(config.raw)):
         if isinstance(answer, Refused):
             raise ValueError(f"argument {number + 1} {answer.reason}")
@@ -60,8 +58,8 @@ def ask(config):
 
 
 def ask_streaming(config):
-    """Prints the texts that the texts on the command line lead to, while they are written."""
-    predictor = loaded(*config.asked)
+    """Prints the continuation of each text of the command line while it is written."""
+    predictor = load_predictor(*config.load_arguments)
     if not hasattr(predictor, "stream"):
         raise ValueError(
             f"--stream is of text generators and translators. Received: a {predictor.kind}"
@@ -78,16 +76,16 @@ def ask_streaming(config):
 
 
 def ask_many(config):
-    """Answers all rows of the input into the output folder; returns what was measured."""
-    predictor = loaded(*config.asked)
+    """Answers all rows of the input into the output folder; returns measurements."""
+    predictor = load_predictor(*config.load_arguments)
     is_line = predictor.kind == "translator" and not config.scores
     form = config.format or ("txt" if is_line else "jsonl")
     if form == "txt" and config.scores:
         raise ValueError("--format must be jsonl beside --scores. Received: txt")
     if form == "txt" and predictor.kind not in LINE:
         raise ValueError(f"--format must be jsonl for a {predictor.kind}. Received: txt")
-    found = rows.find(config.input, predictor.takes, config.column, config.field)
-    measured = job.answer(config, predictor, found, config.output, form)
+    input_rows = rows.find(config.input, predictor.takes, config.column, config.field)
+    measured = jobs.answer(config, predictor, input_rows, config.output, form)
     output = pathlib.Path(config.output)
     if bad := measured["bad_rows"]:
         print(f"{bad:,} bad rows, which have no answer, are in {output / BAD_ROWS}")
@@ -96,7 +94,7 @@ def ask_many(config):
 
 
 def run(config):
-    """Answers what is given.
+    """Answers the command line or the input.
 
     Raises:
         ValueError: If both or neither of command line and files, or what cannot be.
@@ -114,8 +112,8 @@ def run(config):
 
 
 def main():
-    """The command line; bad input ends in one sentence."""
-    command("predict", Config, __doc__, run, compiles=True)
+    """Runs the command line."""
+    run_command("predict", Config, __doc__, run, compiles=True)
 
 
 if __name__ == "__main__":

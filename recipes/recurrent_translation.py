@@ -22,15 +22,14 @@ from keras_transformers.models import RecurrentTranslator
 from keras_transformers.text import bucketed
 from keras_transformers.training import Muon
 
-from . import training, translating
 from .data.translation import both, encode, load, train_tokenizer
-from .devices import continue_on_tensorflow
-from .options import Run, main
+from .lib import training, translating
+from .lib.options import Run, main
 
 
 @dataclass(frozen=True)
 class Data:
-    """What is learned from, and how it is padded."""
+    """The sentence pairs, and how they are padded."""
 
     dataset: str = "ui.en-de"  # or bible.en-es, or tfds:NAME
     train: str | None = None  # own file instead: source TAB target, or a table; may be alone
@@ -45,7 +44,7 @@ class Data:
 
 
 @dataclass(frozen=True)
-class Model:
+class Architecture:
     """The recurrent network."""
 
     hidden_dim: int = 256  # 2.0 million parameters with 2,500 pieces
@@ -54,7 +53,7 @@ class Model:
 
 @dataclass(frozen=True)
 class Training:
-    """How long and how fast it learns."""
+    """The length and speed of training."""
 
     minutes: float | None = 10.0  # of training; the learning rate decays to reach 0 then
     epochs: int = 60  # at most, however quick the machine; without minutes the decay ends there
@@ -71,7 +70,7 @@ class Training:
 
 @dataclass(frozen=True)
 class Decoding:
-    """How translations are searched for and scored."""
+    """The search for translations, and their scores."""
 
     beam_size: int = 4  # as in `recipes.translation`
     length_penalty: float = 1.5  # on the validation set 1.6 did better than 1 and than 2.5
@@ -84,7 +83,7 @@ class Config:
 
     run: Run = Run("runs/recurrent_translation")
     data: Data = Data()
-    model: Model = Model()
+    model: Architecture = Architecture()
     training: Training = Training()
     decoding: Decoding = Decoding()
     SMOKE: ClassVar = {
@@ -98,24 +97,26 @@ class Config:
 
 
 def load_data(config):
-    """Pairs, a tokenizer trained on them, and batches of like length: recurrence cannot be packed.
+    """Returns pairs, a tokenizer trained on them, and batches of pairs of similar length.
 
-    A state would run on from one pair of a row into the next.
+    Pairs are not packed: a state would run on from one pair of a row into the next.
     """
-    of = config.data
-    data = load(of.dataset, of.train, of.valid, of.test, columns=of.columns)
+    options = config.data
+    data = load(
+        options.dataset, options.train, options.valid, options.test, columns=options.columns
+    )
     if config.run.smoke:
         data = data.head(train=400, valid=64, test=64)
-    tokenizer = train_tokenizer(data, of.vocab_size, of.normalization)
-    tokenizers, lengths = both(tokenizer), (of.row_length, of.row_length)
+    tokenizer = train_tokenizer(data, options.vocab_size, options.normalization)
+    tokenizers, lengths = both(tokenizer), (options.row_length, options.row_length)
     train, valid = (
         corpus.without_long(tokenizers, *lengths) for corpus in (data.train, data.valid)
     )
     for corpus in (train, valid, data.test):
         print(corpus.summary())
-    shorter = [length for length in of.buckets if length < of.row_length]
-    buckets, size = [*shorter, of.row_length], config.training.batch_size
-    drawn = {"shuffle_seed": config.run.seed, "sample": of.sample, "longest": lengths}
+    shorter = [length for length in options.buckets if length < options.row_length]
+    buckets, size = [*shorter, options.row_length], config.training.batch_size
+    drawn = {"shuffle_seed": config.run.seed, "sample": options.sample, "longest": lengths}
 
     def batches(epoch):
         return bucketed(encode(train, tokenizers, epoch=epoch, **drawn), buckets, size)
@@ -124,13 +125,13 @@ def load_data(config):
 
 
 def build_model(config, vocab_size):
-    """The recurrent network with one shared table, compiled with Muon."""
-    of = config.model
-    model = RecurrentTranslator(vocab_size, of.hidden_dim, dropout=of.dropout)
-    learned = training.of_tokens(model, config.training.label_smoothing)
+    """Builds and compiles the recurrent network with one shared table."""
+    options = config.model
+    model = RecurrentTranslator(vocab_size, options.hidden_dim, dropout=options.dropout)
+    learned = training.token_loss_and_metrics(model, config.training.label_smoothing)
     shape = {"source": (None, None), "target": (None, None)}
-    optimizer = training.optimizer(config, Muon)
-    return training.prepared(config, model, optimizer, shape, **learned)
+    optimizer = training.make_optimizer(config, Muon)
+    return training.compile_model(config, model, optimizer, shape, **learned)
 
 
 def run(config):
@@ -142,11 +143,11 @@ def run(config):
         model = build_model(config, tokenizer.vocab_size)
     search = BeamSearch(config.decoding.beam_size, config.decoding.length_penalty)
     scored = data.valid.spread(config.training.score_pairs)
-    translate = translating.translation(model, tokenizer, search)
-    history, measured = training.fit_translations(
+    translate = translating.make_translate(model, tokenizer, search)
+    history, measured = translating.fit_translations(
         config, folder, model, batches, valid, scored, translate
     )
-    continue_on_tensorflow()
+    training.continue_on_tensorflow()
     translator = Translator(model, tokenizer, search)
     scores, rows = translating.score(folder, data, translator, config.decoding.bleu_tokenizer)
     translating.calibrate(translator, data.valid)
@@ -159,7 +160,9 @@ def run(config):
         curves=translating.CURVES,
         exports={"saved_model": translator.save},
         figures={
-            "cross_attention": partial(translating.draw, model, tokenizer, rows, *attention),
+            "cross_attention": partial(
+                translating.draw_attention, model, tokenizer, rows, *attention
+            ),
             "errors": partial(translating.draw_errors, folder),
         },
         use=lambda: folder.show_use(translating.example(rows, tokenizer)[0]),

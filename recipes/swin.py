@@ -18,18 +18,14 @@ from typing import ClassVar, Literal
 from keras_transformers.export import ImageClassifier
 from keras_transformers.models import Swin
 
-from . import training
 from .data.images import load_data
-from .devices import continue_on_tensorflow
-from .image_figures import pictures
-from .image_scores import score, show_use, tables
-from .options import Run, main
-from .published import continued, publishing, their_side
+from .lib import fine_tuning, image_classifiers, training
+from .lib.options import Run, main
 
 
 @dataclass(frozen=True)
 class Data:
-    """What is learned from, and how images are cut and changed."""
+    """The images, and how they are cut and changed."""
 
     dataset: str = "fashion-mnist-12k"  # or tfds:NAME, a folder, an .npz file
     # one label for each, or any number of them
@@ -48,7 +44,7 @@ class Data:
 
 
 @dataclass(frozen=True)
-class Model:
+class Architecture:
     """The Swin Transformer."""
 
     pretrained: str | None = None  # folder of another run, or published, to go on from its model
@@ -63,7 +59,7 @@ class Model:
 
 @dataclass(frozen=True)
 class Training:
-    """How long and how fast it learns."""
+    """The length and speed of training."""
 
     minutes: float | None = 10.0  # of training; the learning rate decays to reach 0 then
     epochs: int = 300  # at most, however quick the machine; without minutes the decay ends there
@@ -83,11 +79,11 @@ class Config:
 
     run: Run = Run("runs/swin")
     data: Data = Data()
-    model: Model = Model()
+    model: Architecture = Architecture()
     training: Training = Training()
     SMOKE: ClassVar = {"epochs": 2, "batch_size": 32, "warmup_steps": 5}
     PUBLISHED: ClassVar = {  # to go on from published weights
-        "image_size": their_side,
+        "image_size": fine_tuning.their_side,
         "learning_rate": 1e-4,
         "batch_size": 32,
         "erasing": 0.0,
@@ -95,21 +91,21 @@ class Config:
 
 
 def build_model(config, num_classes, channels):
-    """The model, from scratch or from another run, compiled."""
-    of, side = config.model, config.data.image_size
-    settings = {"num_classes": num_classes, "image_size": side, "dropout": of.dropout}
-    settings |= {"drop_path": of.drop_path, "problem_type": config.data.problem_type}
-    model = continued(of, channels, settings)
+    """Builds and compiles the model, from random weights or from another run."""
+    options, side = config.model, config.data.image_size
+    settings = {"num_classes": num_classes, "image_size": side, "dropout": options.dropout}
+    settings |= {"drop_path": options.drop_path, "problem_type": config.data.problem_type}
+    model = fine_tuning.continued(options, channels, settings)
     if model is None:
         model = Swin.from_variant(
-            of.size,
-            version=of.version,
-            patch_size=of.patch_size,
-            window_size=of.window_size,
+            options.size,
+            version=options.version,
+            patch_size=options.patch_size,
+            window_size=options.window_size,
             **settings,
         )
         model.build((None, side, side, channels))
-    return training.classifier(config, model)
+    return image_classifiers.compile_classifier(config, model)
 
 
 def run(config):
@@ -120,12 +116,14 @@ def run(config):
     classes = data.train.classes
     with training.model_scope(config):
         model = build_model(config, len(classes), preprocessing.channels)
-    history, measured = training.fit_images(config, folder, model, batches, valid, len(data.train))
+    history, measured = image_classifiers.fit_images(
+        config, folder, model, batches, valid, len(data.train)
+    )
     model.save(folder / "model.keras")
-    continue_on_tensorflow()
+    training.continue_on_tensorflow()
     served = ImageClassifier(model, classes, preprocessing)
     probabilities = served.probabilities(data.test)
-    scores, metrics = score(probabilities, data.test, history)
+    scores, metrics = image_classifiers.score(probabilities, data.test, history)
     return training.finish(
         folder,
         {**metrics, **measured},
@@ -133,14 +131,14 @@ def run(config):
         history=history,
         curves=("loss", "accuracy"),
         exports={
-            **tables(folder, scores, probabilities, data.test),
+            **image_classifiers.tables(folder, scores, probabilities, data.test),
             "saved_model": served.save,
-            "published": publishing(
+            "published": fine_tuning.publishing(
                 config.model.pretrained, model, classes=classes, preprocessing=preprocessing
             ),
         },
-        figures=pictures(model, preprocessing, data.test, probabilities, scores),
-        use=lambda: show_use(folder, data.test, preprocessing),
+        figures=image_classifiers.pictures(model, preprocessing, data.test, probabilities, scores),
+        use=lambda: image_classifiers.show_use(folder, data.test, preprocessing),
     )
 
 

@@ -34,18 +34,16 @@ from keras_transformers.training import (
 )
 from keras_transformers.visualization import confusion_matrix
 
-from . import by_depth, streaming, training
+from .data.data_sets import find_separator
 from .data.documents import load_labelled
-from .data.own_files import separator_of
-from .devices import continue_on_tensorflow
-from .labelled_batches import LabelledBatches
-from .options import Run, changed, main
-from .published import keep_tokenizer, pooler_activation, publishing, start_from, tokenizer_of
+from .lib import fine_tuning, training
+from .lib.batches import LabelledBatches, first_epoch
+from .lib.options import Run, changed, main
 
 
 @dataclass(frozen=True)
 class Data:
-    """What is learned from."""
+    """The texts and their labels."""
 
     dataset: str = "shakespeare-plays"  # or tfds:NAME
     train: str | None = None  # own file instead: text and class; may be alone; a pattern: a stream
@@ -64,7 +62,7 @@ class Data:
 
 
 @dataclass(frozen=True)
-class Model:
+class Architecture:
     """The encoder."""
 
     pretrained: str | None = None  # folder of a run of recipes.masked_language_model, or published
@@ -77,7 +75,7 @@ class Model:
 
 @dataclass(frozen=True)
 class Training:
-    """How long and how fast it learns."""
+    """The length and speed of training."""
 
     seeds: int = 1  # runs of each kind; the best on the validation set is exported
     minutes: float | None = None  # no limit but the epochs
@@ -99,7 +97,7 @@ class Config:
 
     run: Run = Run("runs/text_classification")
     data: Data = Data()
-    model: Model = Model()
+    model: Architecture = Architecture()
     training: Training = Training()
     SMOKE: ClassVar = {
         "epochs": 1,
@@ -118,57 +116,66 @@ CURVES = ("loss", "accuracy", "val_loss", "val_accuracy")
 
 
 def load_data(config):
-    """Labelled texts, the tokenizer, and the ids of each split."""
-    of, pretrained = config.data, config.model.pretrained
+    """Returns labelled texts, the tokenizer, and the ids of each split."""
+    options, pretrained = config.data, config.model.pretrained
     data = load_labelled(
-        of.dataset, of.train, of.valid, of.test, separator=separator_of(of), columns=of.columns
+        options.dataset,
+        options.train,
+        options.valid,
+        options.test,
+        separator=find_separator(options),
+        columns=options.columns,
     )
     if config.run.smoke:
         data = data.sample(train=400, valid=64, test=64)
-    if of.label_share < 1 and data.shards is not None:
+    if options.label_share < 1 and data.shards is not None:
         raise ValueError("--label-share is for what is in memory; give fewer shards.")
-    if of.label_share < 1:
-        data = data.sample(train=max(round(of.label_share * len(data.train)), 1))
+    if options.label_share < 1:
+        data = data.sample(train=max(round(options.label_share * len(data.train)), 1))
     if pretrained is None:
-        tokenizer = WordPieceTokenizer.train(data.train.texts, of.vocab_size, of.lower_case)
+        tokenizer = WordPieceTokenizer.train(
+            data.train.texts, options.vocab_size, options.lower_case
+        )
     else:
-        tokenizer = tokenizer_of(pretrained)
+        tokenizer = fine_tuning.tokenizer_of(pretrained)
     ids = {}
     for name, corpus in data.corpora().items():
         print(corpus.summary())
-        ids[name], cut = framed(tokenizer, corpus.texts, of.row_length)
+        ids[name], cut = framed(tokenizer, corpus.texts, options.row_length)
         if np.any(cut):
-            print(f"  {np.sum(cut):,} of them have over {of.row_length} pieces and are cut")
+            print(f"  {np.sum(cut):,} of them have over {options.row_length} pieces and are cut")
     return data, tokenizer, ids
 
 
 def lengths(config):
-    """The lengths that texts are padded to."""
+    """Returns the lengths that texts are padded to."""
     longest = config.data.row_length
     return (*(n for n in (32, 64, 128, 256, 512) if n < longest), longest)
 
 
 def build_model(config, num_classes, vocab_size, start):
-    """The encoder with a head for classes, from "scratch" or "pretrained", compiled."""
-    of, kind = config.model, config.data.problem_type
-    activation = pooler_activation(of.pretrained)
-    head = ClassificationHead(num_classes, of.pooling, activation, of.dropout, kind)
-    changes = {"head": head, "dropout": of.dropout}
-    if of.pretrained is None:
+    """Builds and compiles the encoder with a new head; `start` is "scratch" or "pretrained"."""
+    options, kind = config.model, config.data.problem_type
+    activation = fine_tuning.pooler_activation(options.pretrained)
+    head = ClassificationHead(num_classes, options.pooling, activation, options.dropout, kind)
+    changes = {"head": head, "dropout": options.dropout}
+    if options.pretrained is None:
         rates = {"attention_dropout": 0.0}
-        model = TextEncoder.from_variant(of.variant, vocab_size, style=of.style, **changes, **rates)
+        model = TextEncoder.from_variant(
+            options.variant, vocab_size, style=options.style, **changes, **rates
+        )
     else:
-        model = start_from(of.pretrained, TextEncoder, "text encoder")
+        model = fine_tuning.start_from(options.pretrained, TextEncoder, "text encoder")
         if start == "pretrained":
             model = model.transferred(**changes)
         else:
             model = TextEncoder.from_config({**model.get_config(), **changes})
     if start == "scratch":
         config = changed(config, lora=None)
-    return training.prepared(
+    return training.compile_model(
         config,
         model,
-        training.optimizer(config, AdamW, global_clipnorm=1.0),
+        training.make_optimizer(config, AdamW, global_clipnorm=1.0),
         (None, None),
         new="head",
         loss=classification_loss(kind, config.training.label_smoothing),
@@ -185,29 +192,29 @@ def train(config, folder, data, ids, tokenizer, start, seed):
     with training.model_scope(config):
         model = build_model(config, classes, tokenizer.vocab_size, start)
     bucketed = LabelledBatches(config, lengths(config), classes, model.padding_id)
-    make = partial(bucketed.of, ids["train"], data.train.labels, seed)
+    make = partial(bucketed.in_memory, ids["train"], data.train.labels, seed)
     if data.shards is not None:
         make = bucketed.streamed(data.shards, tokenizer, seed)
-    valid = training.counted(bucketed.of(ids["valid"], data.valid.labels))
+    valid = training.counted(bucketed.in_memory(ids["valid"], data.valid.labels))
     folder.begin(model)
-    steps = streaming.looked_at(config, folder, make, f"stream-{name}")[1]
-    by_blocks = by_depth.callbacks(config, steps)
-    shown = {"validation_data": valid, "name": name}
-    shown["verbose"] = 2 if config.training.seeds > 1 else "auto"
-    history = training.fit(config, folder, model, make, steps, by_blocks, **shown)
+    steps = first_epoch(config, folder, make, f"stream-{name}")[1]
+    by_blocks = fine_tuning.unfreezing_callbacks(config, steps)
+    options = {"validation_data": valid, "name": name}
+    options["verbose"] = 2 if config.training.seeds > 1 else "auto"
+    history = training.fit(config, folder, model, make, steps, by_blocks, **options)
     return model, history
 
 
 def score(classifier, corpus, several):
-    """Scores of a classifier on a corpus, and those of them that runs are compared by, a dict."""
+    """Returns scores of a classifier on a corpus, and a dict of those that runs are compared by."""
     probabilities = classifier.probabilities(corpus.texts)
     if several:
         labels = several_hot(corpus.labels, len(corpus.classes))
-        found = score_labels(probabilities, labels, corpus.classes)
-        return found, found.numbers()
-    found = score_classes(probabilities, corpus.labels, corpus.classes)
-    f1 = float(np.mean([row["f1"] for row in found.table]))
-    return found, {"accuracy": found.top1, "macro_f1": f1}
+        scores = score_labels(probabilities, labels, corpus.classes)
+        return scores, scores.numbers()
+    scores = score_classes(probabilities, corpus.labels, corpus.classes)
+    f1 = float(np.mean([row["f1"] for row in scores.table]))
+    return scores, {"accuracy": scores.top1, "macro_f1": f1}
 
 
 def compare(config, folder, data, tokenizer, ids):
@@ -224,37 +231,37 @@ def compare(config, folder, data, tokenizer, ids):
         for start in starts
         for seed in seeds
     }
-    continue_on_tensorflow()
-    several = separator_of(config.data) is not None
+    training.continue_on_tensorflow()
+    several = find_separator(config.data) is not None
     for start in starts:
         scores = []
         for seed in seeds:
             model, history = trained[start, seed]
             classifier = TextClassifier(model, tokenizer, data.train.classes, lengths(config))
-            found, shown = score(classifier, data.test, several)
-            scores.append(list(shown.values()))
-            rows.append((start, seed, history["val_accuracy"][-1], *shown.values()))
+            scores_of_test, compared = score(classifier, data.test, several)
+            scores.append(list(compared.values()))
+            rows.append((start, seed, history["val_accuracy"][-1], *compared.values()))
             values = zip(*(history[name] for name in CURVES), strict=True)
             curves += [(start, seed, epoch + 1, *row) for epoch, row in enumerate(values)]
             if history["val_accuracy"][-1] > best[0]:
-                best = (history["val_accuracy"][-1], (model, history, found))
+                best = (history["val_accuracy"][-1], (model, history, scores_of_test))
         means, spreads = np.mean(scores, axis=0), np.std(scores, axis=0, ddof=len(seeds) > 1)
-        for name, mean, spread in zip(shown, means, spreads, strict=True):
+        for name, mean, spread in zip(compared, means, spreads, strict=True):
             metrics[f"{start}_test_{name}"] = float(mean)
             metrics[f"{start}_test_{name}_spread"] = float(spread)
     metrics["test_examples"] = len(data.test.texts)
-    header = ["start", "seed", "valid_accuracy", *(f"test_{name}" for name in shown)]
+    header = ["start", "seed", "valid_accuracy", *(f"test_{name}" for name in compared)]
     folder.write_table("runs.tsv", header, rows)
     folder.write_table("history.csv", ["start", "seed", "epoch", *CURVES], curves, delimiter=",")
     return metrics, best[1]
 
 
 def check(config):
-    """ValueError if some numbers do not fit together."""
+    """Raises a ValueError if some numbers do not fit together."""
     seeds, share = config.training.seeds, config.data.label_share
     if config.model.compare and config.model.pretrained is None:
         raise ValueError("--compare needs --pretrained: there is nothing to compare with.")
-    by_depth.check(config)
+    fine_tuning.check_depth_options(config)
     if seeds < 1 or not 0 < share <= 1:
         raise ValueError(
             f"--seeds must be at least 1, and --label-share in (0, 1]. Received: {seeds}, {share}"
@@ -266,19 +273,19 @@ def run(config):
     check(config)
     folder = training.start_run(config)
     data, tokenizer, ids = load_data(config)
-    keep_tokenizer(tokenizer, folder)
-    metrics, (model, history, found) = compare(config, folder, data, tokenizer, ids)
+    fine_tuning.keep_tokenizer(tokenizer, folder)
+    metrics, (model, history, scores) = compare(config, folder, data, tokenizer, ids)
     model.save(folder / "model.keras")
-    classes, several = data.train.classes, separator_of(config.data) is not None
+    classes, several = data.train.classes, find_separator(config.data) is not None
     classifier = TextClassifier(model, tokenizer, classes, lengths(config))
     started_from = config.model.pretrained if config.model.pooling == "token" else None
 
     def write_classes(path):
-        rows = [row.values() for row in found.table]
-        folder.write_table(path.name, list(found.table[0]), rows)
+        rows = [row.values() for row in scores.table]
+        folder.write_table(path.name, list(scores.table[0]), rows)
 
-    drawn = {} if several else {"confusion": partial(confusion_matrix, found.confusion, classes)}
-    wanted = "labels" if several else "label"
+    drawn = {} if several else {"confusion": partial(confusion_matrix, scores.confusion, classes)}
+    key = "labels" if several else "label"
     return training.finish(
         folder,
         metrics,
@@ -287,12 +294,12 @@ def run(config):
         curves=("loss", "accuracy"),
         exports={
             "classes.tsv": write_classes,
-            "published": publishing(started_from, model, tokenizer, classes),
+            "published": fine_tuning.publishing(started_from, model, tokenizer, classes),
             "saved_model": classifier.save,
         },
         figures=drawn,
         use=lambda: folder.show_use(
-            min(data.test.texts, key=len), f'{{}}["{wanted}"]', lambda answer: answer[wanted]
+            min(data.test.texts, key=len), f'{{}}["{key}"]', lambda answer: answer[key]
         ),
     )
 

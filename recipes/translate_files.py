@@ -38,16 +38,15 @@ import tyro
 from keras_transformers.localization import FileTranslator, SentenceSplitter, read_file
 from keras_transformers.predictors import Refused
 
-from .bulk.answers import loaded_translator
-from .bulk.shards import write_whole
-from .command_line import command
+from .lib.command_line import run_command
+from .lib.jobs import load_translator, write_whole
 
 REPORT = "report.json"
 
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """What is translated, and how."""
+    """The files to translate, and the translator."""
 
     folder: tyro.conf.Positional[str]  # of a run, with published weights, or a SavedModel
     files: tyro.conf.Positional[tuple[str, ...]]  # or patterns in quotes
@@ -62,24 +61,24 @@ class Config:
 
 
 def find(config):
-    """Pairs of a file to read and the one to write.
+    """Returns pairs of a file to read and the file to write.
 
     Raises:
         ValueError: If there are no files, or one would be written over.
     """
-    found = []
+    paths_read = []
     for pattern in config.files:
         exact = pathlib.Path(pattern)
         paths = [exact] if exact.exists() else map(pathlib.Path, glob.glob(pattern, recursive=True))
         if not (paths := sorted(path for path in paths if path.is_file())):
             raise ValueError(f"{pattern}: there is no such file.")
-        found += [path for path in paths if path not in found]
-    if not found:
+        paths_read += [path for path in paths if path not in paths_read]
+    if not paths_read:
         raise ValueError("Give files to translate, or patterns in quotes.")
-    shared = os.path.commonpath([path.absolute().parent for path in found])
+    shared = os.path.commonpath([path.absolute().parent for path in paths_read])
     output = pathlib.Path(config.output)
-    pairs = [(path, output / path.absolute().relative_to(shared)) for path in found]
-    read = {path.resolve() for path in found}
+    pairs = [(path, output / path.absolute().relative_to(shared)) for path in paths_read]
+    read = {path.resolve() for path in paths_read}
     for _, path in [*pairs, (None, output / REPORT)]:
         if path.resolve() in read:
             raise ValueError(f"{path} would be written over; choose another --output.")
@@ -89,8 +88,11 @@ def find(config):
 
 
 def asker(config):
-    """What translates a list of texts, with None for what is cut or refused; and the context."""
-    predictor = loaded_translator(config.folder, config.signature, config.target_language)
+    """Returns a function that translates a list of texts, and the number of context sentences.
+
+    The function returns None for a text that is cut or refused.
+    """
+    predictor = load_translator(config.folder, config.signature, config.target_language)
     context = predictor.context if config.context is None else config.context
     if not 0 <= context <= predictor.context:
         trained = f"up to {predictor.context}" if predictor.context else "no"
@@ -103,15 +105,15 @@ def asker(config):
         print(f"Translates {len(texts):,} texts.", flush=True)
         answers = predictor.each(texts, config.batch_size, details=True)
         return [
-            None if isinstance(each, Refused) or each["truncated"] else each["translation"]
-            for each in answers
+            None if isinstance(answer, Refused) or answer["truncated"] else answer["translation"]
+            for answer in answers
         ]
 
     return ask, context
 
 
 def run(config):
-    """Translates the files; returns what was counted.
+    """Translates the files; returns a dict of counts.
 
     Raises:
         ValueError: If a file is damaged or of another kind, would be written over, or the model is
@@ -141,8 +143,8 @@ def run(config):
             for (path, _), file in zip(pairs, files, strict=True)
         },
     }
-    told = json.dumps(report, indent=2, ensure_ascii=False)
-    write_whole(pathlib.Path(config.output, REPORT), told.encode())
+    text = json.dumps(report, indent=2, ensure_ascii=False)
+    write_whole(pathlib.Path(config.output, REPORT), text.encode())
     _say(config, report)
     return report
 
@@ -161,8 +163,8 @@ def _say(config, report):
 
 
 def main():
-    """The command line; bad input ends in one sentence."""
-    command("translate_files", Config, __doc__, run, compiles=True)
+    """Runs the command line."""
+    run_command("translate_files", Config, __doc__, run, compiles=True)
 
 
 if __name__ == "__main__":

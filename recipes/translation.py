@@ -34,21 +34,19 @@ from keras_transformers.text import balanced_lengths, encoder_of_pairs, packed, 
 from keras_transformers.training import AdamW, Muon
 from keras_transformers.visualization import position_bias, position_similarity
 
-from . import aligning, streaming, training, translating
-from .data.directions import JoinedCorpus
+from .data.joined_corpora import JoinedCorpus
 from .data.translation import both, encode, load, train_tokenizer
-from .devices import continue_on_tensorflow
-from .last_part import LastPart
-from .options import Run, main
-from .pace import FewSteps
-from .published import publishing, start_from
+from .lib import fine_tuning, training, translating
+from .lib.batches import LastPart, open_stream
+from .lib.options import Run, main
+from .lib.pace import FewSteps
 
 MOST_SHOWN = 16  # the longest distance in the picture of positions
 
 
 @dataclass(frozen=True)
 class Data:
-    """What is learned from, and how it is cut into rows."""
+    """The sentence pairs, and how they are cut into rows."""
 
     dataset: str | tuple[str, ...] = "ui.en-de"  # or bible.en-es, or tfds:NAME; or several
     train: str | tuple[str, ...] | None = None  # own file, or en-de=FILE ...; a pattern: a stream
@@ -73,7 +71,7 @@ class Data:
 
 
 @dataclass(frozen=True)
-class Model:
+class Architecture:
     """The Transformer."""
 
     pretrained: str | None = None  # folder of published Marian weights, to go on from
@@ -85,7 +83,7 @@ class Model:
 
 @dataclass(frozen=True)
 class Training:
-    """How long and how fast it learns."""
+    """The length and speed of training."""
 
     minutes: float | None = 10.0  # of training; the learning rate decays to reach 0 then
     epochs: int = 60  # at most, however quick the machine; without minutes the decay ends there
@@ -104,7 +102,7 @@ class Training:
 
 @dataclass(frozen=True)
 class Decoding:
-    """How translations are searched for and scored."""
+    """The search for translations, and their scores."""
 
     beam_size: int = 4  # as in section 6.1 of the paper
     length_penalty: float = 1.5  # on the validation set 1.6 did better than 1 and than 2.5
@@ -118,7 +116,7 @@ class Config:
 
     run: Run = Run("runs/translation")
     data: Data = Data()
-    model: Model = Model()
+    model: Architecture = Architecture()
     training: Training = Training()
     decoding: Decoding = Decoding()
     DOCUMENTED_STEPS: ClassVar = 4_100  # of the scores above
@@ -146,17 +144,26 @@ class Config:
 
 
 def load_data(config, folder=None):
-    """Pairs, their tokenizer, datasets of packed rows to train and to watch by, and callbacks."""
-    of = config.data
-    if of.context and (of.join or of.guided_alignment or config.model.pretrained):
+    """Returns pairs, their tokenizer, packed rows for training and validation, and callbacks."""
+    options = config.data
+    if options.context and (options.join or options.guided_alignment or config.model.pretrained):
         raise ValueError("--context must be 0 with --join, --guided-alignment and --pretrained.")
-    names = ("columns", "temperature", "extra", "upsample", "reverse", "context")
-    given = {name: getattr(of, name) for name in names}
-    data = load(of.dataset, of.train, of.valid, of.test, **given)
+    data = load(
+        options.dataset,
+        options.train,
+        options.valid,
+        options.test,
+        columns=options.columns,
+        temperature=options.temperature,
+        extra=options.extra,
+        upsample=options.upsample,
+        reverse=options.reverse,
+        context=options.context,
+    )
     if config.run.smoke:
         data = data.head(train=400, valid=64, test=64)
     if config.model.pretrained is None:
-        kind = (of.vocab_size, of.normalization, of.pieces, of.byte_fallback)
+        kind = (options.vocab_size, options.normalization, options.pieces, options.byte_fallback)
         tokenizer = train_tokenizer(data, *kind)
     elif isinstance(data.test, JoinedCorpus):
         raise ValueError("--pretrained: published translators go on in one direction alone.")
@@ -164,46 +171,46 @@ def load_data(config, folder=None):
         tokenizer = load_tokenizer(config.model.pretrained)
     tokenizers = both(tokenizer)  # now, for in a pipeline's graph they cannot be made
     encoded = partial(encode, tokenizers=tokenizers, batch_size=8192)
-    lengths = balanced_lengths(encoded(data.train), of.row_length * (1 + of.context))
+    lengths = balanced_lengths(encoded(data.train), options.row_length * (1 + options.context))
     train, valid = (
         corpus.without_long(tokenizers, *lengths) for corpus in (data.train, data.valid)
     )
     for corpus in (train, valid, data.test):
         print(corpus.summary())
-    rows, seed = config.training.batch_size // of.row_length, config.run.seed
+    rows, seed = config.training.batch_size // options.row_length, config.run.seed
     twice = each_row_twice if config.training.r_drop else lambda batches: batches
     rows = max(rows // 2, 1) if config.training.r_drop else rows
     padding = {"padding_id": tokenizer.pad_id}
-    last, hidden = LastPart(config, folder, of.sample_until), words_hidden(config, tokenizer)
+    last, hidden = LastPart(config, folder, options.sample_until), words_hidden(config, tokenizer)
 
     def arrange(pairs, epoch):
-        filled = twice(packed(pairs, *lengths, rows, seed, of.join, epoch=epoch, **padding))
+        filled = twice(packed(pairs, *lengths, rows, seed, options.join, epoch=epoch, **padding))
         return hidden(filled, epoch)
 
     def batches(epoch):
         shuffled = {"shuffle_seed": seed, "epoch": epoch}
         best = arrange(encoded(train, **shuffled), epoch)
-        if of.sample is None:
+        if options.sample is None:
             return best
-        drawn = encoded(train, sample=of.sample, longest=lengths, **shuffled)
+        drawn = encoded(train, sample=options.sample, longest=lengths, **shuffled)
         return first_or_second(last.has(epoch), best, arrange(drawn, epoch))
 
     if data.shards is not None:
         source, target = both(tokenizer)
-        to_ids = encoder_of_pairs(source, lengths, target, of.sample, seed)
-        batches = streaming.stream(config, data.shards, to_ids, arrange)
+        to_ids = encoder_of_pairs(source, lengths, target, options.sample, seed)
+        batches = open_stream(config, data.shards, to_ids, arrange)
     watched = twice(packed(encoded(valid), *lengths, rows, **padding))
     return data, tokenizer, batches, watched, [last]
 
 
 def words_hidden(config, tokenizer):
-    """Function of batches and their epoch's number: `--word-dropout` words of them are unknown."""
+    """Returns a function of batches and an epoch that hides `--word-dropout` of the words."""
     rate = config.data.word_dropout
     if not rate:
         return lambda batches, epoch: batches
-    known = tokenizer.pad_id, tokenizer.start_id, tokenizer.end_id, tokenizer.unknown_id
-    marks = (getattr(tokenizer, name, {}) for name in ("language_marks", "tags"))
-    special = {*known, *(number for each in marks for number in each.values())}
+    ids = tokenizer.pad_id, tokenizer.start_id, tokenizer.end_id, tokenizer.unknown_id
+    marks = {**getattr(tokenizer, "language_marks", {}), **getattr(tokenizer, "tags", {})}
+    special = {*ids, *marks.values()}
     words = {"starts_word": tokenizer.starts_word, "seed": config.run.seed}
     hidden = partial(
         word_dropout, rate=rate, hidden_id=tokenizer.unknown_id, special_ids=special, **words
@@ -212,29 +219,31 @@ def words_hidden(config, tokenizer):
 
 
 def build_model(config, vocab_size):
-    """The pre-norm Transformer with one shared table, compiled with Muon; or the published one."""
-    of = config.model
-    if of.pretrained is not None:
-        model = start_from(of.pretrained, Transformer, "translator")
-        optimizer = training.optimizer(config, AdamW, global_clipnorm=1.0)
+    """Builds and compiles the pre-norm Transformer with one shared table, or the published one."""
+    options = config.model
+    if options.pretrained is not None:
+        model = fine_tuning.start_from(options.pretrained, Transformer, "translator")
+        optimizer = training.make_optimizer(config, AdamW, global_clipnorm=1.0)
     else:
-        blocks = {} if of.num_layers is None else {"num_layers": of.num_layers}
+        blocks = {} if options.num_layers is None else {"num_layers": options.num_layers}
         model = Transformer.from_variant(
-            of.variant,
+            options.variant,
             vocab_size,
-            dropout=of.dropout,
+            dropout=options.dropout,
             norm_first=True,
-            positions=of.positions,
+            positions=options.positions,
             **blocks,
         )
-        optimizer = training.optimizer(config, Muon)
-    learned = training.of_tokens(model, config.training.label_smoothing, config.training.r_drop)
+        optimizer = training.make_optimizer(config, Muon)
+    learned = training.token_loss_and_metrics(
+        model, config.training.label_smoothing, config.training.r_drop
+    )
     shape = {"source": (None, None), "target": (None, None)}
-    return training.prepared(config, model, optimizer, shape, **learned)
+    return training.compile_model(config, model, optimizer, shape, **learned)
 
 
 def draw_positions(model, path):
-    """What the encoder adds to a score for a distance; or how alike sinusoidal positions are."""
+    """Draws the encoder's bias for each distance, or the similarity of sinusoidal positions."""
     if hasattr(model.source_positions, "bias"):
         query, keys = np.array([MOST_SHOWN]), np.arange(2 * MOST_SHOWN + 1)
         biases = model.source_positions.bias(None, query, keys)
@@ -248,23 +257,23 @@ def run(config):
     """Trains, scores on the test set with beam search, exports; returns the metrics."""
     folder = training.start_run(config)
     data, tokenizer, batches, valid, callbacks = load_data(config, folder)
-    links = aligning.links_for(config.data.guided_alignment, data)
+    links = translating.load_links(config.data.guided_alignment, data)
     if config.model.pretrained is None:
         folder.keep("tokenizer.model", tokenizer.save)
     build = partial(build_model, vocab_size=tokenizer.vocab_size)
     config, model = training.build_for_machine(config, folder, build, batches)
     search = BeamSearch(config.decoding.beam_size, config.decoding.length_penalty)
     scored = data.valid.spread(config.training.score_pairs)
-    translate = translating.translation(model, tokenizer, search, scored)
-    history, measured = training.fit_translations(
+    translate = translating.make_translate(model, tokenizer, search, scored)
+    history, measured = translating.fit_translations(
         config, folder, model, batches, valid, scored, translate, callbacks
     )
-    continue_on_tensorflow()
-    lists = translating.shortlist(config, folder, data, tokenizer)
+    training.continue_on_tensorflow()
+    lists = translating.learn_shortlist(config, folder, data, tokenizer)
     translator = Translator(model, tokenizer, search, shortlist=lists)
     scores, rows = translating.score(folder, data, translator, config.decoding.bleu_tokenizer)
     translating.calibrate(translator, data.valid)
-    shown = translating.of_first(tokenizer, data.test)
+    first_tokenizer = translating.tokenizer_of_first(tokenizer, data.test)
     attention = ("cross_attention", "Cross-attention of the last decoder block, mean of its heads")
     return training.finish(
         folder,
@@ -274,15 +283,17 @@ def run(config):
         curves=translating.CURVES,
         exports={
             "saved_model": translator.save,
-            "alignment.keras": aligning.teaching(model, shown, data, links),
-            "published": publishing(config.model.pretrained, model, tokenizer),
+            "alignment.keras": translating.alignment_trainer(model, first_tokenizer, data, links),
+            "published": fine_tuning.publishing(config.model.pretrained, model, tokenizer),
         },
         figures={
-            "cross_attention": partial(translating.draw, model, shown, rows, *attention),
+            "cross_attention": partial(
+                translating.draw_attention, model, first_tokenizer, rows, *attention
+            ),
             "positions": partial(draw_positions, model),
             "errors": partial(translating.draw_errors, folder),
         },
-        use=lambda: translating.show_use(folder, rows, shown),
+        use=lambda: translating.show_use(folder, rows, first_tokenizer),
     )
 
 

@@ -23,18 +23,14 @@ from keras_transformers.layers import ConvolutionalStem, sinusoidal_grid
 from keras_transformers.models import ViT
 from keras_transformers.visualization import grid_position_similarity, patch_filters
 
-from . import training
 from .data.images import load_data
-from .devices import continue_on_tensorflow
-from .image_figures import pictures
-from .image_scores import score, show_use, tables
-from .options import Run, main
-from .published import continued, publishing, their_side
+from .lib import fine_tuning, image_classifiers, training
+from .lib.options import Run, main
 
 
 @dataclass(frozen=True)
 class Data:
-    """What is learned from, and how images are cut and changed."""
+    """The images, and how they are cut and changed."""
 
     dataset: str = "fashion-mnist-12k"  # or tfds:NAME, a folder, an .npz file
     # one label for each, or any number of them
@@ -53,7 +49,7 @@ class Data:
 
 
 @dataclass(frozen=True)
-class Model:
+class Architecture:
     """The Vision Transformer."""
 
     pretrained: str | None = None  # folder of another run, or published, to go on from its model
@@ -69,7 +65,7 @@ class Model:
 
 @dataclass(frozen=True)
 class Training:
-    """How long and how fast it learns."""
+    """The length and speed of training."""
 
     minutes: float | None = 10.0  # of training; the learning rate decays to reach 0 then
     epochs: int = 300  # at most, however quick the machine; without minutes the decay ends there
@@ -91,11 +87,11 @@ class Config:
 
     run: Run = Run("runs/vit")
     data: Data = Data()
-    model: Model = Model()
+    model: Architecture = Architecture()
     training: Training = Training()
     SMOKE: ClassVar = {"epochs": 2, "batch_size": 32, "warmup_steps": 5}
     PUBLISHED: ClassVar = {  # to go on from published weights
-        "image_size": their_side,
+        "image_size": fine_tuning.their_side,
         "learning_rate": 1e-4,
         "batch_size": 32,
         "erasing": 0.0,
@@ -103,25 +99,25 @@ class Config:
 
 
 def build_model(config, num_classes, channels):
-    """The model, from scratch or from another run, compiled."""
-    of, side = config.model, config.data.image_size
-    settings = {"num_classes": num_classes, "image_size": side, "dropout": of.dropout}
-    settings |= {"drop_path": of.drop_path, "problem_type": config.data.problem_type}
-    model = continued(of, channels, settings)
+    """Builds and compiles the model, from random weights or from another run."""
+    options, side = config.model, config.data.image_size
+    settings = {"num_classes": num_classes, "image_size": side, "dropout": options.dropout}
+    settings |= {"drop_path": options.drop_path, "problem_type": config.data.problem_type}
+    model = fine_tuning.continued(options, channels, settings)
     if model is None:
         model = ViT.from_variant(
-            f"{of.size}/{of.patch_size}",
-            stem=of.stem,
-            pooling=of.pooling,
-            positions=of.positions,
+            f"{options.size}/{options.patch_size}",
+            stem=options.stem,
+            pooling=options.pooling,
+            positions=options.positions,
             **settings,
         )
         model.build((None, side, side, channels))
-    return training.classifier(config, model)
+    return image_classifiers.compile_classifier(config, model)
 
 
 def draw_positions(model, preprocessing, path):
-    """How alike positions are to one another."""
+    """Draws the similarity of positions to one another."""
     grid, positions = model.grid(preprocessing.image_size), model.embedding.position_embedding
     if hasattr(positions, "table"):
         table = keras.ops.convert_to_numpy(positions.table)[-grid[0] * grid[1] :]
@@ -131,11 +127,11 @@ def draw_positions(model, preprocessing, path):
 
 
 def draw_filters(model, path):
-    """What the embedding of patches looks for."""
+    """Draws the filters of the patch embedding."""
     stem = model.embedding.patch_embedding
-    of = "first convolution" if isinstance(stem, ConvolutionalStem) else "patch filters"
+    source = "first convolution" if isinstance(stem, ConvolutionalStem) else "patch filters"
     filters = stem.filters()
-    patch_filters(filters, path, title=f"Principal components of the {of}")
+    patch_filters(filters, path, title=f"Principal components of the {source}")
 
 
 def run(config):
@@ -146,12 +142,14 @@ def run(config):
     classes = data.train.classes
     with training.model_scope(config):
         model = build_model(config, len(classes), preprocessing.channels)
-    history, measured = training.fit_images(config, folder, model, batches, valid, len(data.train))
+    history, measured = image_classifiers.fit_images(
+        config, folder, model, batches, valid, len(data.train)
+    )
     model.save(folder / "model.keras")
-    continue_on_tensorflow()
+    training.continue_on_tensorflow()
     served = ImageClassifier(model, classes, preprocessing)
     probabilities = served.probabilities(data.test)
-    scores, metrics = score(probabilities, data.test, history)
+    scores, metrics = image_classifiers.score(probabilities, data.test, history)
     return training.finish(
         folder,
         {**metrics, **measured},
@@ -159,18 +157,18 @@ def run(config):
         history=history,
         curves=("loss", "accuracy"),
         exports={
-            **tables(folder, scores, probabilities, data.test),
+            **image_classifiers.tables(folder, scores, probabilities, data.test),
             "saved_model": served.save,
-            "published": publishing(
+            "published": fine_tuning.publishing(
                 config.model.pretrained, model, classes=classes, preprocessing=preprocessing
             ),
         },
         figures={
-            **pictures(model, preprocessing, data.test, probabilities, scores),
+            **image_classifiers.pictures(model, preprocessing, data.test, probabilities, scores),
             "position_similarity": partial(draw_positions, model, preprocessing),
             "patch_filters": partial(draw_filters, model),
         },
-        use=lambda: show_use(folder, data.test, preprocessing),
+        use=lambda: image_classifiers.show_use(folder, data.test, preprocessing),
     )
 
 

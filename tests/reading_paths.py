@@ -26,8 +26,9 @@ import keras
 from keras_transformers.export import Translator
 from keras_transformers.models import Transformer
 from keras_transformers.text import SentencePieceTokenizer
-from recipes import training, translation, vit
-from recipes.options import configure
+from recipes import translation, vit
+from recipes.lib import training
+from recipes.lib.options import configure
 from tests.budgets import Size, list_functions, print_path, profile
 
 FOLDERS = ("keras_transformers", "recipes")

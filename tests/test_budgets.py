@@ -407,7 +407,7 @@ def test_reflection_is_listed_with_its_reason():
 
 def test_private_names_of_keras_are_listed_with_their_reason(classes):
     used, own = set(), set()
-    for path, tree in trees():
+    for _, tree in trees():
         own |= own_names(tree)
         used |= used_names(tree)
     foreign = (used - own - PRIVATE_IN_PYTHON) | (used & keras_names(classes.values()))

@@ -12,9 +12,9 @@ from keras_transformers.fitting import TranslatorFitting
 from keras_transformers.shards import Shards
 from keras_transformers.tasks.classes import targets_of
 from keras_transformers.text import read_labelled, read_pairs, read_tagged, read_texts
-from recipes.bulk import rows
 from recipes.data import documents, translation
 from recipes.data.pair_files import PairFiles
+from recipes.lib import rows
 
 PAIRS = [
     ("a cat", "eine Katze"),

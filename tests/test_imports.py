@@ -111,33 +111,7 @@ IN_RECIPES_EXTRA = (
     "matplotlib",
     "tyro",
 )
-SHARED = (
-    "adapters",
-    "aligning",
-    "bad_input",
-    "bulk",
-    "by_depth",
-    "command_line",
-    "data",
-    "devices",
-    "first_look",
-    "flops",
-    "folder",
-    "heat",
-)
-SHARED += (
-    "image_figures",
-    "image_scores",
-    "labelled_batches",
-    "last_part",
-    "next_steps",
-    "options",
-    "pace",
-    "pages",
-    "progress",
-)
-SHARED += ("published", "repeated", "streaming", "training", "translating")
-SHARED_BY_RECIPES = tuple(f"recipes.{name}" for name in SHARED)
+SHARED_BY_RECIPES = ("recipes.data", "recipes.lib")
 
 # One step of training on plain arrays; tests run it in an interpreter without TensorFlow.
 TRAIN_A_STEP = """

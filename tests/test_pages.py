@@ -155,13 +155,12 @@ def test_shell_commands_are_complete(page):
 def test_options_of_the_recipes_are_known(page):
     import tyro
 
-    from recipes.options import FLAT
-    from recipes.repeated import gathered
+    from recipes.lib.options import FLAT, join_repeated
 
     for module, arguments in commands_of_recipes(page):
         if not {"--help", "--help-all"} & {*arguments}:
             config = importlib.import_module(module).Config
-            tyro.cli(config, args=gathered(arguments, config), config=FLAT)
+            tyro.cli(config, args=join_repeated(arguments, config), config=FLAT)
 
 
 def anchors(page):

@@ -9,10 +9,7 @@ import tensorflow as tf
 from keras_transformers.vision import DetectionCorpus, read_coco
 from keras_transformers.vision.decoding import measured
 
-from .embedded import find as find_embedded
-from .embedded import split_name
-from .own_files import own_files, print_duplicates
-from .tfds import download, find, splits
+from . import data_sets
 
 EMBEDDED = ("tree-crowns",)
 TRAINED_ON, TESTED_ON = ("YELL",), ("OSBS", "SOAP")  # parts of the names of the files
@@ -20,7 +17,7 @@ TRAINED_ON, TESTED_ON = ("YELL",), ("OSBS", "SOAP")  # parts of the names of the
 
 @dataclasses.dataclass(frozen=True)
 class BoxData:
-    """Images with boxes to learn from, to watch training by, and to score on.
+    """Images with boxes for training, validation and the test.
 
     `valid` is None where the set has none.
     """
@@ -48,23 +45,23 @@ def load(dataset="tree-crowns", train=None, valid=None, test=None, data_dir=None
     """
     files = {"train": train, "valid": valid, "test": test}
     folders = {name: (images or {}).get(name) for name in files}
-    if own_files(files, every=True):
+    if data_sets.has_own_files(files, every=True):
         return _from_coco(files, folders)
-    given = [f"--{name}-images" for name, folder in folders.items() if folder]
-    if given:
-        raise ValueError(f"{' and '.join(given)} must go with --train, --valid and --test.")
+    options = [f"--{name}-images" for name, folder in folders.items() if folder]
+    if options:
+        raise ValueError(f"{' and '.join(options)} must go with --train, --valid and --test.")
     dataset = str(dataset)
     if dataset.startswith("tfds:"):
         return _from_tfds(dataset.removeprefix("tfds:"), data_dir)
-    name, folder = split_name(dataset, EMBEDDED)
+    name, folder = data_sets.split_name(dataset, EMBEDDED)
     if name is None:
         raise ValueError(
             f"There is no data set '{dataset}'. Choose {' or '.join(EMBEDDED)}, tfds:NAME (for "
             "instance tfds:coco/2017), or --train, --valid and --test, files in COCO's format."
         )
-    corpus = read_coco(find_embedded(name, name, folder) / "annotations.coco.json")
+    corpus = read_coco(data_sets.find_embedded(name, name, folder) / "annotations.coco.json")
     # Some are marked as dead, in the test scenes only: trees all the same.
-    labels = [np.zeros_like(each) for each in corpus.labels]
+    labels = [np.zeros_like(labels) for labels in corpus.labels]
     corpus = dataclasses.replace(corpus, classes=["Tree"], labels=labels)
 
     print(corpus.summary())
@@ -89,7 +86,7 @@ def _from_coco(files, folders):
 
 
 def _with_boxes(data):
-    """The data; ValueError if a part has no box, by which nothing is learned or scored.
+    """Returns the data; ValueError if a part has no box, so that nothing can be learned or scored.
 
     Prints how many images stand in it more than once.
     """
@@ -98,13 +95,13 @@ def _with_boxes(data):
             raise ValueError(f"{corpus.summary()}. There is no box in it.")
     corpora = {"train": data.train, "valid": data.valid, "test": data.test}
     keys = {part: corpus.content_keys() for part, corpus in corpora.items() if corpus is not None}
-    print_duplicates(data.name, keys)
+    data_sets.print_duplicates(data.name, keys)
     return data
 
 
 def _from_tfds(name, data_dir):
-    builder = find(name, data_dir)
-    import tensorflow_datasets as tfds  # there, or `find` would have said so
+    builder = data_sets.find_builder(name, data_dir)
+    import tensorflow_datasets as tfds  # there, or `find_builder` would have said so
 
     features = builder.info.features or {}
     objects = getattr(features.get("objects"), "feature", {})
@@ -113,23 +110,23 @@ def _from_tfds(name, data_dir):
             f"tfds:{name} is no set of images with boxes: it needs `image`, and `objects` with "
             f"`bbox` and `label`, but its features are {', '.join(features)}."
         )
-    download(builder, name)
+    data_sets.download(builder, name)
 
     def read(split):
         # Left encoded: a photograph's file is a tenth of its pixels.
         decoders = {"image": tfds.decode.SkipDecoding()}
         images, boxes, labels, crowds = [], [], [], []
         for example in tfds.as_numpy(builder.as_dataset(split=split, decoders=decoders)):
-            found = example["objects"]
+            annotations = example["objects"]
             images.append(example["image"])
-            boxes.append(_in_pixels(found["bbox"], example["image"]))
-            labels.append(found["label"])
-            crowds.append(found.get("is_crowd", np.zeros(len(boxes[-1]), bool)))
+            boxes.append(_in_pixels(annotations["bbox"], example["image"]))
+            labels.append(annotations["label"])
+            crowds.append(annotations.get("is_crowd", np.zeros(len(boxes[-1]), bool)))
         return DetectionCorpus.checked(
             f"tfds:{name} {split}", objects["label"].names, images, boxes, labels, crowds
         )
 
-    corpora = {ours: read(theirs) for ours, theirs in splits(builder, name).items()}
+    corpora = {ours: read(theirs) for ours, theirs in data_sets.find_splits(builder, name).items()}
     if "test" not in corpora or not corpora["test"].number_of_boxes():
         # COCO keeps the boxes of its test images to itself.
         if "valid" in corpora:
@@ -141,7 +138,7 @@ def _from_tfds(name, data_dir):
 
 
 def _in_pixels(boxes, encoded):
-    """Shares `(top, left, bottom, right)` as corner boxes in pixels; zeros of a broken image."""
+    """Converts shares `(top, left, bottom, right)` to boxes in pixels; zeros if unreadable."""
     try:
         height, width = (int(side) for side in measured(encoded)[:2])
     except tf.errors.InvalidArgumentError:  # `DetectionCorpus.checked` counts and leaves it out

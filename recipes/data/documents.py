@@ -10,10 +10,7 @@ from keras_transformers.tables import LABELS, TEXTS
 from keras_transformers.tasks.documents import in_parts
 from keras_transformers.text import TextCorpus, read_labelled, read_texts, row_of_labels
 
-from . import shakespeare
-from .embedded import split_name
-from .own_files import SAMPLE, columns_of, held_out_of, own_files, print_duplicates, shards_of
-from .tfds import download, find, splits
+from . import data_sets, shakespeare
 
 DOCUMENTS = {"shakespeare": shakespeare.by_work, "shakespeare-scenes": shakespeare.by_scene}
 LABELLED = {"shakespeare-plays": shakespeare.passages}
@@ -22,7 +19,7 @@ PIECE = 256  # words, of which one can be held out of a long text
 
 @dataclasses.dataclass(frozen=True)
 class TextData:
-    """Texts to learn from, to watch training by, and to score on."""
+    """Texts for training, validation and the test."""
 
     name: str
     train: TextCorpus
@@ -31,13 +28,14 @@ class TextData:
     shards: Shards | None = None  # where they are a stream, of which `train` is a sample
 
     def corpora(self):
-        """Dict of split -> corpus."""
-        return {split: getattr(self, split) for split in PARTS}
+        """Returns a dict of split -> corpus."""
+        return {"train": self.train, "valid": self.valid, "test": self.test}
 
     def sample(self, **numbers):
-        """So many texts of each split, drawn at random."""
-        drawn = {name: getattr(self, name).sample(number) for name, number in numbers.items()}
-        return dataclasses.replace(self, **drawn)
+        """Returns random samples of splits, with a number of texts for each."""
+        corpora = self.corpora()
+        samples = {split: corpora[split].sample(number) for split, number in numbers.items()}
+        return dataclasses.replace(self, **samples)
 
 
 def load_documents(dataset="shakespeare", train=None, valid=None, test=None, data_dir=None):
@@ -83,7 +81,7 @@ def load_labelled(
         data_dir: Where TensorFlow Datasets keeps its files.
         separator: What stands between several classes of a text, in own files; None for one each.
         columns: Names of text and class in own files, where they have others, or numbers, see
-            `columns_of`.
+            `parse_columns`.
 
     Returns:
         A `TextData` whose corpora have labels.
@@ -98,20 +96,20 @@ def load_labelled(
         )
 
     def read(files):
-        return _read_labelled(files, separator, columns_of(columns) or None)
+        return _read_labelled(files, separator, data_sets.parse_columns(columns) or None)
 
     return _load(dataset, (train, valid, test), data_dir, LABELLED, read, True)
 
 
 def _load(dataset, paths, data_dir, embedded, read, labelled):
     files = dict(zip(PARTS, paths, strict=True))
-    if own_files(files):
+    if data_sets.has_own_files(files):
         return _report_duplicates(TextData("own files", **read(files)))
     dataset = str(dataset)  # of a Path, too, the message is a sentence
     if dataset.startswith("tfds:"):
         name = dataset.removeprefix("tfds:")
         return _report_duplicates(TextData(dataset, **_from_tfds(name, data_dir, labelled)))
-    name, folder = split_name(dataset, embedded)
+    name, folder = data_sets.split_name(dataset, embedded)
     if name is None:
         raise ValueError(
             f"There is no data set '{dataset}'. Choose {' or '.join(embedded)}, tfds:NAME (for "
@@ -121,33 +119,35 @@ def _load(dataset, paths, data_dir, embedded, read, labelled):
 
 
 def _report_duplicates(data):
-    """The data. Prints how many texts stand in it more than once; of a stream none is counted."""
+    """Prints the number of duplicate texts, except those of a stream; returns the data."""
     corpora = data.corpora()
     if data.shards is not None:
         del corpora["train"]
     labels = None
     if all(corpus.labels is not None for corpus in corpora.values()):
         labels = {split: list(map(str, corpus.labels)) for split, corpus in corpora.items()}
-    print_duplicates(data.name, {split: of.texts for split, of in corpora.items()}, labels)
+    data_sets.print_duplicates(
+        data.name, {split: corpus.texts for split, corpus in corpora.items()}, labels
+    )
     return data
 
 
 def _read_documents(files):
-    if shards := shards_of(files, [TEXTS]):
-        texts = [text.decode() for (text,) in shards.sample(SAMPLE)]
+    if shards := data_sets.find_shards(files, [TEXTS]):
+        texts = [text.decode() for (text,) in shards.sample(data_sets.SAMPLE)]
         corpora = {split: read_texts(files[split]) for split in ("valid", "test")}
         sample = TextCorpus(f"Sample of {shards.name}", texts)
         return {"train": sample, "shards": shards, **corpora}
     read = {split: read_texts(path) for split, path in files.items() if path}
     if len(read) < len(files):
         read["train"] = in_parts(read["train"], PIECE)
-    return held_out_of(read)
+    return data_sets.hold_out_missing(read)
 
 
 def _read_labelled(files, separator, columns):
-    if shards := shards_of(files, (TEXTS, LABELS), chosen=columns, row=list):
+    if shards := data_sets.find_shards(files, (TEXTS, LABELS), chosen=columns, row=list):
         classes, indicators = _classes_of(shards, separator)
-        name, rows = f"Sample of {shards.name}", shards.sample(SAMPLE)
+        name, rows = f"Sample of {shards.name}", shards.sample(data_sets.SAMPLE)
         train = TextCorpus.labelled(name, rows, classes, separator=separator)
         row = row_of_labels(classes, separator, indicators)
         stream = {"shards": dataclasses.replace(shards, row=row)}
@@ -158,11 +158,11 @@ def _read_labelled(files, separator, columns):
         for split in ("valid", "test")
         if files[split]
     }
-    return held_out_of({"train": train, **others, **stream})
+    return data_sets.hold_out_missing({"train": train, **others, **stream})
 
 
 def _classes_of(shards, separator):
-    """The names of the classes of a stream, and whether its labels are lists of 0 and 1."""
+    """Returns the names of the classes of a stream, and whether its labels are lists of 0 and 1."""
     names, sizes = set(), set()
     is_missing = False  # a label: whole numbers are then floats, as pandas writes them
     for part in shards.parts:
@@ -184,34 +184,36 @@ def _classes_of(shards, separator):
 
 
 def _from_tfds(name, data_dir, labelled):
-    builder = find(name, data_dir)
-    import tensorflow_datasets as tfds  # there, or `find` would have said so
+    builder = data_sets.find_builder(name, data_dir)
+    import tensorflow_datasets as tfds  # there, or `find_builder` would have said so
 
     features = builder.info.features or {}
     texts = [key for key in features if isinstance(features[key], tfds.features.Text)]
     labels = [key for key in features if isinstance(features[key], tfds.features.ClassLabel)]
     if not texts or (labelled and not labels):
-        wanted = "a text and a class label" if labelled else "a text"
+        needs = "a text and a class label" if labelled else "a text"
         raise ValueError(
-            f"tfds:{name} does not fit: it needs {wanted} an example, but its features are "
+            f"tfds:{name} does not fit: it needs {needs} an example, but its features are "
             f"{', '.join(features)}."
         )
     text = "text" if "text" in texts else texts[0]
     label = ("label" if "label" in labels else labels[0]) if labelled else None
-    download(builder, name)
+    data_sets.download(builder, name)
 
     def read(split):
         examples = tfds.as_numpy(builder.as_dataset(split=split))
         rows = [(e[text].decode(), int(e[label]) if labelled else None) for e in examples]
-        kept = [(text, label) for text, label in rows if text.strip() and label != -1]
-        left_out = collections.Counter({"empty or without a label": len(rows) - len(kept)})
+        complete = [(text, label) for text, label in rows if text.strip() and label != -1]
+        left_out = collections.Counter({"empty or without a label": len(rows) - len(complete)})
         corpus = TextCorpus(
             f"tfds:{name} {split}",
-            [text for text, _ in kept],
-            [label for _, label in kept] if labelled else None,
+            [text for text, _ in complete],
+            [label for _, label in complete] if labelled else None,
             features[label].names if labelled else None,
             dict(left_out),
         )
         return corpus.checked("its texts are empty")
 
-    return held_out_of({ours: read(theirs) for ours, theirs in splits(builder, name).items()})
+    return data_sets.hold_out_missing(
+        {ours: read(theirs) for ours, theirs in data_sets.find_splits(builder, name).items()}
+    )

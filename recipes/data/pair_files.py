@@ -13,28 +13,28 @@ from keras_transformers.tables import (
     table_rows,
 )
 
-from .own_files import columns_of
+from .data_sets import parse_columns
 
 KINDS = (".tsv", ".jsonl", ".parquet")
 GROUP = 65_536  # rows of Parquet that are written together
 
 
 class PairFiles:
-    """The rows of files of sentence pairs, each time anew.
+    """The rows of files of sentence pairs, read again by each loop.
 
     Args:
         paths: Files, or patterns such as "shards/*.tsv.gz".
         columns: Names of source and target, where they have others than the usual, or numbers, see
-            `columns_of`.
+            `parse_columns`.
 
     Raises:
         FileNotFoundError: If there is no such file.
     """
 
     def __init__(self, paths, columns=()):
-        found = [fitting_files(path) if is_pattern(path) else [path] for path in paths]
-        self.files = [pathlib.Path(path) for each in found for path in each]
-        self.columns = columns_of(columns) or None
+        lists_of_files = [fitting_files(path) if is_pattern(path) else [path] for path in paths]
+        self.files = [pathlib.Path(path) for files in lists_of_files for path in files]
+        self.columns = parse_columns(columns) or None
         self.at = None, 0  # file and line of the last row
         for path in self.files:
             if not path.is_file():
@@ -50,7 +50,7 @@ class PairFiles:
 
 
 class Writer:
-    """A scope in which rows are written into a file, which is there when the scope ends well.
+    """A scope that writes rows into a file, which appears when the scope ends without an error.
 
     A tab or a line end inside a text becomes a space in a .tsv. Its first line names the columns
     only where it must: where a reader would take the first row for names.
@@ -110,8 +110,8 @@ class Writer:
             self.spaces += cells != row
             self._file.write("\t".join(cells) + "\n")
         elif self._kind == ".jsonl":
-            told = dict(zip(self._names, row, strict=True))
-            self._file.write(json.dumps(told, ensure_ascii=False) + "\n")
+            record = dict(zip(self._names, row, strict=True))
+            self._file.write(json.dumps(record, ensure_ascii=False) + "\n")
         else:
             self._group.append(row)
             if len(self._group) == GROUP:
@@ -137,6 +137,6 @@ def _pyarrow(path):
 
 
 def _names_columns(row):
-    """Whether a reader would take a row for the names of columns."""
-    known = {name for column in PAIRS for name in column.names}
-    return all(cell.strip().lower() in known for cell in row)
+    """Returns whether a reader would take a row for the names of columns."""
+    names = {name for column in PAIRS for name in column.names}
+    return all(cell.strip().lower() in names for cell in row)

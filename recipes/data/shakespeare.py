@@ -6,7 +6,7 @@ import re
 
 from keras_transformers.text import TextCorpus
 
-from .embedded import find
+from .data_sets import find_embedded
 
 FILE = "shakespeare.txt.gz"
 # The title stands above its author, and a scene begins with one of these words.
@@ -21,12 +21,12 @@ HELD_OUT = {"MACBETH": "valid", "JULIUS CAESAR": "test", "KING JOHN": "test", "T
 
 
 def works(folder=None):
-    """All 42 works: dict of title -> text, title and author left out.
+    """Returns all 42 works: dict of title -> text without title and author.
 
     Args:
-        folder: Of the file, see `embedded.find`.
+        folder: Of the file, see `data_sets.find_embedded`.
     """
-    path = find("shakespeare", FILE, folder)
+    path = find_embedded("shakespeare", FILE, folder)
     text = gzip.decompress(path.read_bytes()).decode("utf-8").replace("\r\n", "\n")
     titles = list(TITLE.finditer(text))
     ends = [title.start() for title in titles[1:]] + [len(text)]
@@ -37,7 +37,7 @@ def works(folder=None):
 
 
 def by_work(folder=None):
-    """Whole works, four plays of them held out: dict of split -> `TextCorpus` without labels."""
+    """Returns whole works, four of them held out: dict of split -> `TextCorpus` without labels."""
     texts = collections.defaultdict(list)
     for title, text in works(folder).items():
         texts[HELD_OUT.get(title, "train")].append(text)
@@ -48,29 +48,32 @@ def by_work(folder=None):
 
 
 def by_scene(folder=None):
-    """What is said in each scene: dict of split -> `TextCorpus`, labelled with the play.
+    """Returns the spoken text of each scene: dict of split -> `TextCorpus`, labelled by play.
 
     Of every ten scenes of a play eight are for training, one for validation and one for the test.
     Speakers' names and stage directions are left out; names that are spoken stay. Poems, which have
     no scenes, are left out.
     """
-    found, classes = {split: [] for split in ("train", "valid", "test")}, []
+    pairs_of_splits, classes = {split: [] for split in ("train", "valid", "test")}, []
     for title, text in works(folder).items():
         scenes = [scene for scene in map(_spoken, SCENE.split(text)[1:]) if scene]
         if len(scenes) < len(SHARES):
             continue
         for number, scene in enumerate(scenes):
-            found[SHARES[number % len(SHARES)]].append((scene, len(classes)))
+            pairs_of_splits[SHARES[number % len(SHARES)]].append((scene, len(classes)))
         classes.append(title)
-    return {split: _corpus(f"scenes, {split}", pairs, classes) for split, pairs in found.items()}
+    return {
+        split: _corpus(f"scenes, {split}", pairs, classes)
+        for split, pairs in pairs_of_splits.items()
+    }
 
 
 def passages(words=40, folder=None):
-    """Which play is a passage from? Split by scene, so that no dialogue is in two sets.
+    """Returns passages labelled with their play; no scene is in two splits.
 
     Args:
         words: Length of a passage. What is left over at the end of a scene is left out.
-        folder: Of the file, see `embedded.find`.
+        folder: Of the file, see `data_sets.find_embedded`.
 
     Returns:
         Dict of split -> `TextCorpus` with labels.
@@ -96,5 +99,5 @@ def _corpus(name, pairs, classes):
 
 
 def _spoken(scene):
-    """What is said in a scene, with single spaces."""
+    """Returns the spoken text of a scene, with single spaces."""
     return " ".join(DIRECTION.sub("", SPEAKER.sub("", "\n\n" + scene)).split())

@@ -1,4 +1,4 @@
-"""Two small tasks for one encoder: what is in an image, and which play a passage is from."""
+"""Two small tasks for one encoder: the class of an image, and the play of a passage."""
 
 import dataclasses
 
@@ -12,7 +12,7 @@ from . import images, shakespeare
 
 @dataclasses.dataclass(frozen=True)
 class Task:
-    """Arrays to learn from and to be scored on, and what makes tokens of them."""
+    """Arrays for training and scores, and the numbers of their tokens."""
 
     train: tuple
     valid: tuple
@@ -23,15 +23,15 @@ class Task:
     vocab_size: int | None  # where they are pieces of text
 
     def head(self, number):
-        """The first examples of each split."""
-        splits = {name: getattr(self, name) for name in ("train", "valid", "test")}
+        """Returns the first examples of each split."""
+        splits = {"train": self.train, "valid": self.valid, "test": self.test}
         return dataclasses.replace(
             self, **{name: (x[:number], y[:number]) for name, (x, y) in splits.items()}
         )
 
 
-def of_images(patch_size):
-    """Images of the Fashion-MNIST subset in patches: a `Task`, and how they are prepared."""
+def image_task(patch_size):
+    """Returns the `Task` of the Fashion-MNIST subset in patches, and its preprocessing."""
     data = images.load("fashion-mnist-12k")
     preprocessing = Preprocessing.measured(data.train.decoded(Preprocessing(28, 1)).images, 28)
     splits = []
@@ -42,8 +42,8 @@ def of_images(patch_size):
     return Task(*splits, data.train.classes, side * side, (side, side), None), preprocessing
 
 
-def of_text(words, vocab_size, length):
-    """Passages of Shakespeare's plays, so many words each, as pieces: a `Task`."""
+def text_task(words, vocab_size, length):
+    """Returns the `Task` of passages of Shakespeare's plays, of `words` words each, as pieces."""
     data = shakespeare.passages(words)
     tokenizer = SentencePieceTokenizer.train(data["train"].texts, vocab_size)
     splits = []

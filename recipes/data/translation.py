@@ -20,21 +20,25 @@ from keras_transformers.text import (
 from keras_transformers.text.tokenizers import mark_of_context
 from keras_transformers.training import text_normalization
 
-from .directions import DIRECTION, JoinedCorpus, named, of_files, several, targets_of
-from .embedded import find as find_embedded
-from .embedded import split_name
-from .extra import extended
-from .own_files import SAMPLE, columns_of, held_out_of, own_files, print_duplicates, shards_of
-from .tfds import download, find, splits
+from . import data_sets
+from .joined_corpora import (
+    DIRECTION,
+    JoinedCorpus,
+    as_tuple,
+    extended,
+    parse_directions,
+    read_directions,
+    targets_of,
+)
 
 EMBEDDED = {"ui.en-de": ("English", "German"), "bible.en-es": ("English", "Spanish")}
 
 
 @dataclasses.dataclass(frozen=True)
 class TranslationData:
-    """Pairs to learn from, to choose by and to score on, and what is translated into what.
+    """Pairs for training, validation and the test, and the names of both languages.
 
-    The three are `PairCorpus`es; of several directions, `JoinedCorpus`es.
+    The three are of type `PairCorpus`; with several directions, of type `JoinedCorpus`.
     """
 
     name: str
@@ -46,25 +50,32 @@ class TranslationData:
     shards: Shards | None = None  # where they are a stream, of which `train` is a sample
     context: int = 0  # previous sources that stand before each, at most
 
+    def corpora(self):
+        """Returns a dict of split -> corpus."""
+        return {"train": self.train, "valid": self.valid, "test": self.test}
+
     def head(self, **numbers):
-        """The first pairs of each split, so many."""
-        kept = {split: getattr(self, split).head(number) for split, number in numbers.items()}
-        return dataclasses.replace(self, **kept)
+        """Returns the first pairs of splits, with a number of pairs for each."""
+        corpora = self.corpora()
+        heads = {split: corpora[split].head(number) for split, number in numbers.items()}
+        return dataclasses.replace(self, **heads)
 
     def reversed(self):
-        """What translates the other way round, of the same splits.
+        """Returns the pairs of the other direction of translation, in the same splits.
 
         Raises:
             ValueError: If there are several directions, which have their names, or a stream.
         """
-        corpora = {split: getattr(self, split) for split in PARTS}
+        corpora = self.corpora()
         if self.shards is not None or any(isinstance(x, JoinedCorpus) for x in corpora.values()):
             raise ValueError(
                 "--reverse is of one direction in memory. Exchange the --columns of a stream; name "
                 "each of several directions as its columns are."
             )
-        for split, of in corpora.items():
-            corpora[split] = dataclasses.replace(of, sources=of.targets, targets=of.sources)
+        for split, corpus in corpora.items():
+            corpora[split] = dataclasses.replace(
+                corpus, sources=corpus.targets, targets=corpus.sources
+            )
         languages = {
             "source_language": self.target_language,
             "target_language": self.source_language,
@@ -96,7 +107,7 @@ def load(
             stream, and the others must be given.
         data_dir: Where TensorFlow Datasets keeps its files.
         columns: Names of source and target in own files, where they have others, or numbers, see
-            `columns_of`.
+            `parse_columns`.
         temperature: Of the mixture of several directions, see `Mixture`. They are tuples of names
             or files with a direction in front, as "en-de=a.tsv"; embedded sets have one by name.
         extra, upsample: Files of pairs that are learned from besides, see `extended`.
@@ -114,65 +125,64 @@ def load(
     """
     if context and reverse:
         raise ValueError("--context: with --reverse it would be of targets; exchange the columns.")
-    columns = columns_of(columns)
+    columns = data_sets.parse_columns(columns)
     data = _load(dataset, train, valid, test, data_dir, columns, temperature, context)
     _report_duplicates(data)
     return extended(data.reversed() if reverse else data, extra, upsample)
 
 
 def _report_duplicates(data):
-    """Prints how many sources stand more than once, of each direction; of a stream none."""
+    """Prints the number of duplicate sources of each direction, except those of a stream."""
     if data.shards is not None:
         return
     sources = collections.defaultdict(dict)
-    for split in PARTS:
-        corpus = getattr(data, split)
+    for split, corpus in data.corpora().items():
         for direction, part in getattr(corpus, "parts", {data.name: corpus}).items():
             sources[direction][split] = without_context(part.sources)
     for direction, of_direction in sources.items():
-        print_duplicates(direction, of_direction)
+        data_sets.print_duplicates(direction, of_direction)
 
 
 def _load(dataset, train, valid, test, data_dir, columns, temperature, context):
-    files = {"train": several(train), "valid": several(valid), "test": several(test)}
+    files = {"train": as_tuple(train), "valid": as_tuple(valid), "test": as_tuple(test)}
     read = functools.partial(read_pairs, columns=columns or None, context=context)
-    if context and not own_files(files):
+    if context and not data_sets.has_own_files(files):
         raise ValueError(
             "--context: give files whose rows are in the order of documents, by --train; those of "
-            f"data sets are shuffled. Received: {', '.join(map(str, several(dataset)))}"
+            f"data sets are shuffled. Received: {', '.join(map(str, as_tuple(dataset)))}"
         )
     if (found := _directions(dataset, files, data_dir, read)) is not None:
         corpora = {split: JoinedCorpus(parts) for split, parts in found.items()}
         corpora["train"] = dataclasses.replace(corpora["train"], temperature=temperature)
         return TranslationData(", ".join(found["train"]), **corpora, context=context)
-    (dataset,) = several(dataset)
+    (dataset,) = as_tuple(dataset)
     files = {split: given[0] if given else None for split, given in files.items()}
-    if own_files(files):
-        if shards := shards_of(files, PAIRS, chosen=columns or None):
+    if data_sets.has_own_files(files):
+        if shards := data_sets.find_shards(files, PAIRS, chosen=columns or None):
             if context:
                 raise ValueError(f"--context: {files['train']} is a stream, which is shuffled.")
             return _of_shards(shards, files["valid"], files["test"], columns or None)
         corpora = {split: read(path) for split, path in files.items() if path}
-        return TranslationData("own files", **held_out_of(corpora), context=context)
+        return TranslationData("own files", **data_sets.hold_out_missing(corpora), context=context)
     dataset = str(dataset)  # of a Path, too, the message is a sentence
     if dataset.startswith("tfds:"):
         return _from_tfds(dataset.removeprefix("tfds:"), data_dir)
-    name, folder = split_name(dataset, EMBEDDED)
+    name, folder = data_sets.split_name(dataset, EMBEDDED)
     if name is None:
         raise ValueError(
             f"There is no data set '{dataset}'. Choose {' or '.join(EMBEDDED)}, tfds:NAME (for "
             "instance tfds:ted_hrlr_translate/pt_to_en), or give your own files with --train, "
             "--valid and --test."
         )
-    there = find_embedded(name, name, folder)
-    files = (next(there.glob(f"{split}.tsv.*")) for split in PARTS)  # packed by gzip or xz
+    folder_of_set = data_sets.find_embedded(name, name, folder)
+    files = (next(folder_of_set.glob(f"{split}.tsv.*")) for split in PARTS)  # packed by gzip or xz
     return TranslationData(name, *map(read_pairs, files), *EMBEDDED[name])
 
 
 def _directions(dataset, files, data_dir, read):
-    """Dict of split -> dict of direction -> corpus; None where there is one direction alone."""
-    if own_files(files):
-        found = {split: named(given, f"--{split}") for split, given in files.items()}
+    """Returns a dict of split -> dict of direction -> corpus; None for one direction."""
+    if data_sets.has_own_files(files):
+        found = {split: parse_directions(given, f"--{split}") for split, given in files.items()}
         if not any(found.values()):
             return None
         for split, given in files.items():
@@ -181,31 +191,33 @@ def _directions(dataset, files, data_dir, read):
                     f"--{split}: several directions are named, as en-de=a.tsv. Received: {given[0]}"
                 )
         found = {split: paths or {} for split, paths in found.items()}
-        return of_files(found, read)
-    each = list(map(str, several(dataset)))
-    if len(each) == 1 and named(each, "--dataset") is None:
+        return read_directions(found, read)
+    names = list(map(str, as_tuple(dataset)))
+    if len(names) == 1 and parse_directions(names, "--dataset") is None:
         return None
-    sets = named([_with_direction(name) for name in each], "--dataset")
+    sets = parse_directions([_with_direction(name) for name in names], "--dataset")
     sets = {name: load(which, data_dir=data_dir) for name, which in sets.items()}
-    return {split: {name: getattr(of, split) for name, of in sets.items()} for split in files}
+    return {split: {name: data.corpora()[split] for name, data in sets.items()} for split in files}
 
 
 def _with_direction(dataset):
-    """The name of a set with the direction that an embedded one has by its name."""
+    """Returns the name of a set with the direction that the name of an embedded set ends in."""
     name = re.search(rf"\.({DIRECTION.pattern})$", dataset)
     return f"{name[1]}={dataset}" if name and "=" not in dataset else dataset
 
 
 def _of_shards(shards, valid, test, columns):
-    pairs = ((source.decode(), target.decode()) for source, target in shards.sample(SAMPLE))
+    pairs = (
+        (source.decode(), target.decode()) for source, target in shards.sample(data_sets.SAMPLE)
+    )
     sample = PairCorpus.from_pairs(f"Sample of {shards.name}", pairs)
     others = (read_pairs(path, columns=columns) for path in (valid, test))
     return TranslationData("own files", sample, *others, shards=shards)
 
 
 def _from_tfds(name, data_dir):
-    builder = find(name, data_dir)
-    import tensorflow_datasets as tfds  # there, or `find` would have said so
+    builder = data_sets.find_builder(name, data_dir)
+    import tensorflow_datasets as tfds  # there, or `find_builder` would have said so
 
     features = builder.info.features or {}
     texts = [key for key in features if isinstance(features[key], tfds.features.Text)]
@@ -216,9 +228,9 @@ def _from_tfds(name, data_dir):
         )
     keys = builder.info.supervised_keys
     source, target = keys if keys and set(keys) == set(texts) else texts
-    download(builder, name)
-    found = splits(builder, name)
-    missing = [split for split in PARTS if split not in found]
+    data_sets.download(builder, name)
+    parts = data_sets.find_splits(builder, name)
+    missing = [split for split in PARTS if split not in parts]
     if missing:
         raise ValueError(
             f"tfds:{name} has no split {' or '.join(missing)}; it has "
@@ -229,13 +241,13 @@ def _from_tfds(name, data_dir):
         for example in tfds.as_numpy(builder.as_dataset(split=split)):
             yield example[source].decode(), example[target].decode()
 
-    names = [found[part] for part in PARTS]
+    names = [parts[part] for part in PARTS]
     corpora = [PairCorpus.from_pairs(f"tfds:{name} {split}", pairs(split)) for split in names]
     return TranslationData(f"tfds:{name}", *corpora, source, target)
 
 
 def train_tokenizer(data, vocab_size, normalization=None, pieces="unigram", byte_fallback=False):
-    """A tokenizer of all languages, with a mark of each where there are several directions.
+    """Trains a tokenizer of all languages, with a mark of each if there are several directions.
 
     Marks of extra pairs and of previous sources are among its own, too. Prints how well the
     vocabulary suits each language, by the pairs that are held out.
@@ -262,38 +274,42 @@ def train_tokenizer(data, vocab_size, normalization=None, pieces="unigram", byte
             tags=(*getattr(data.train, "tags", ()), *context),
         )
 
-    chosen = vocab_size == "auto"
-    tokenizer = train_of_fitting_size(train, texts) if chosen else train(vocab_size)
-    by_rule = ", of which 95 % occur 100 times or more" if chosen else ""
+    is_automatic = vocab_size == "auto"
+    tokenizer = train_of_fitting_size(train, texts) if is_automatic else train(vocab_size)
+    by_rule = ", of which 95 % occur 100 times or more" if is_automatic else ""
     print(f"Vocabulary: {tokenizer.vocab_size} pieces{by_rule}, normalization {rule}")
     for language, texts in _by_language(data).items():
-        found = coverage(tokenizer, texts)
+        report = coverage(tokenizer, texts)
         print(
-            f"  {language}: {found.pieces_per_word:.2f} pieces a word, {found.unknown:.2%} "
-            f"unknown, {found.used:.0%} of the vocabulary used"
+            f"  {language}: {report.pieces_per_word:.2f} pieces a word, {report.unknown:.2%} "
+            f"unknown, {report.used:.0%} of the vocabulary used"
         )
     return tokenizer
 
 
 def _by_language(data):
-    """Dict of language -> texts with words, of the pairs to choose by."""
-    sides, found = (data.source_language, data.target_language), {}
+    """Returns a dict of language -> texts with words, of the validation pairs."""
+    sides, texts_by_language = (data.source_language, data.target_language), {}
     for name, corpus in getattr(data.valid, "parts", {"": data.valid}).items():
         languages = name.split("-") if name else sides
         for language, texts in zip(
             languages, (without_context(corpus.sources), corpus.targets), strict=True
         ):
-            found.setdefault(language, []).extend(texts)
-    return {language: texts for language, texts in found.items() if any(map(str.split, texts))}
+            texts_by_language.setdefault(language, []).extend(texts)
+    return {
+        language: texts
+        for language, texts in texts_by_language.items()
+        if any(map(str.split, texts))
+    }
 
 
 def both(tokenizer):
-    """The tokenizers of sources and targets."""
+    """Returns the tokenizers of sources and targets."""
     return tokenizer, tokenizer.for_targets() if hasattr(tokenizer, "for_targets") else tokenizer
 
 
 def encode(corpus, tokenizers, **options):
-    """Pairs of id sequences by the tokenizers of `both`, see `encode_pairs`."""
+    """Encodes pairs by the tokenizers of `both`, see `encode_pairs`."""
     source, target = tokenizers
     if hasattr(corpus, "mixture"):
         options["mixture"] = corpus.mixture(source)

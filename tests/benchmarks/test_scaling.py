@@ -45,7 +45,7 @@ def test_compiled_steps_send_what_the_formula_says():
     )
     assert result.returncode == 0, result.stderr[-3000:]
     width, length = 32, 65
-    model = plan.Model(width, 64, 1, length, other=(3 * 16 + length + 16) * width)
+    model = plan.Stack(width, 64, 1, length, other=(3 * 16 + length + 16) * width)
     for grid, sent in json.loads(result.stdout.splitlines()[-1]).items():
         data, split = {"data=8": (8, 1), "data=4,model=2": (4, 2), "data=1,model=8": (1, 8)}[grid]
         formula = plan.gradient_bytes(model, data, split)

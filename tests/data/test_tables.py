@@ -21,7 +21,7 @@ from keras_transformers.tasks.classes import targets_of
 from keras_transformers.text import read_labelled, read_pairs, read_tagged, read_texts
 from keras_transformers.vision import read_images
 from recipes.data.documents import load_labelled
-from recipes.folder import RunFolder
+from recipes.lib.folder import RunFolder
 
 COLUMNS = (Column(("file", "image")), LABELS)
 PACK = {".gz": gzip.compress, ".xz": lzma.compress}

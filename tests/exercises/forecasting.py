@@ -23,8 +23,8 @@ import tensorflow as tf
 from keras_transformers import streams
 from keras_transformers.layers import EncoderBlock, PatchEmbedding, PositionEmbedding
 from keras_transformers.training import AdamW
-from recipes import training
-from recipes.options import Run, main
+from recipes.lib import training
+from recipes.lib.options import Run, main
 
 DAY, WEEK = 24, 24 * 7
 
@@ -40,7 +40,7 @@ class Data:
 
 
 @dataclass(frozen=True)
-class Model:
+class Architecture:
     """A small pre-norm encoder."""
 
     patch_size: int = 12  # hours; 28 tokens
@@ -69,7 +69,7 @@ class Config:
 
     run: Run = Run("runs/forecasting")
     data: Data = Data()
-    model: Model = Model()
+    model: Architecture = Architecture()
     training: Training = Training()
     SMOKE: ClassVar = {"weeks": 20, "epochs": 1}
 
@@ -112,8 +112,8 @@ def build_model(config):
         x = EncoderBlock(of.num_heads, of.mlp_dim, of.dropout, norm_first=True)(x)
     x = keras.layers.Flatten()(keras.layers.LayerNormalization()(x))
     model = keras.Model(inputs, last + keras.layers.Dense(config.data.horizon)(x))
-    optimizer = training.optimizer(config, AdamW, global_clipnorm=1.0)
-    return training.prepared(config, model, optimizer, loss="mse")
+    optimizer = training.make_optimizer(config, AdamW, global_clipnorm=1.0)
+    return training.compile_model(config, model, optimizer, loss="mse")
 
 
 def train(config, folder, model, past, future):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from recipes.options import configure
+from recipes.lib.options import configure
 from tests.exercises import forecasting
 
 pytestmark = pytest.mark.slow  # it trains until it beats the forecasts that need no learning

@@ -13,7 +13,7 @@ from keras_transformers.export import TextGenerator
 from keras_transformers.generation import BeamSearch, Boundaries, Constraints, Greedy, Sampling
 from keras_transformers.predictors import TextGeneratorPredictor
 from recipes import predict
-from recipes.bulk import searches
+from recipes.lib import translating
 from tests.export.test_text_generator import COMPILED, ENDS, continued, model_of, tokenizer_of
 from tests.pretrained.folders import eagerly
 from tests.slow import slow_except
@@ -338,6 +338,6 @@ def test_the_command_line_gives_scores(tmp_path, capsys, monkeypatch, untraced):
         predict.run(predict.Config("a model", **{**files, "scores": False}))
     for kind, advice in (("translator", "left out beside --search"), ("detector", "of translat")):
         ours.kind = kind
-        monkeypatch.setattr(searches, "searching", lambda predictor, *_: predictor)
+        monkeypatch.setattr(translating, "change_search", lambda predictor, *_: predictor)
         with pytest.raises(ValueError, match=f"--scores .*{advice}"):
             predict.run(predict.Config("a model", ("a",), scores=True, search="greedy"))

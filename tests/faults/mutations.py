@@ -27,7 +27,7 @@ from tests.faults.runs import ROOT
 SECONDS, BYTES = 5, 1 << 30
 PATIENCE = 60  # seconds of wall time for a file, after which a process is killed
 START = 600  # the same for its imports
-ALLOWED = (ValueError, OSError)  # which `recipes.bad_input` turns into a sentence
+ALLOWED = (ValueError, OSError)  # which `recipes.lib.command_line` turns into a sentence
 SHARES = {"images": 6, "tokenizers": 4, "tables": 4, "documents": 3, "checkpoints": 3}
 NUMBER = re.compile(rb"-?\d+(?:\.\d+)?")
 NUMBERS = (b"-1", b"0", b"1e999", b"NaN", b"50000000", b"4294967296", b"9" * 40, b"0.5", b"null")
@@ -226,10 +226,10 @@ class Tables:
         from keras_transformers.localization import Glossary
         from keras_transformers.text.texts import read_conll
         from keras_transformers.vision.boxes import read_coco
-        from recipes.data.own_images import from_npz
+        from recipes.data.images import read_npz
 
         if path.suffix == ".npz":
-            from_npz(path, "own")
+            read_npz(path, "own")
         elif path.suffix == ".conll":
             read_conll(path)
         elif path.suffix == ".terms":

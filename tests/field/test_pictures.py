@@ -12,7 +12,7 @@ import keras_transformers
 from keras_transformers import export, models, vision
 from recipes import language_model, vit
 from recipes.data import boxes, images
-from recipes.options import configure
+from recipes.lib.options import configure
 from tests.animations import animated_webp
 
 RNG = np.random.default_rng(0)

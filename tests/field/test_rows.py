@@ -10,7 +10,7 @@ from keras_transformers.localization import MarkdownFile, Subtitles
 from keras_transformers.tasks.classes import targets_of
 from keras_transformers.tasks.fitting import class_scores
 from keras_transformers.text import Glossary, read_labelled, read_pairs, read_tagged
-from recipes.bulk import rows
+from recipes.lib import rows
 from tests.fitting.test_fitting import loaded
 from tests.pretrained import folders
 

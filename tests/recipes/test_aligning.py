@@ -4,10 +4,10 @@ import pytest
 
 import keras_transformers
 from keras_transformers.text import PairCorpus
-from recipes.aligning import eflomal_links, links_for
-from recipes.data.directions import JoinedCorpus
+from recipes.data.joined_corpora import JoinedCorpus
 from recipes.data.translation import TranslationData
 from recipes.data.translation import load as load_pairs
+from recipes.lib.translating import eflomal_links, load_links
 from tests.recipes.command import run
 
 PAIRS = [("open the door", "Öffne die Tür"), ("a  cat", "eine Katze")]
@@ -21,22 +21,22 @@ def data():
 
 def test_links_of_a_file_are_those_of_the_pairs_in_their_order(data, tmp_path):
     (tmp_path / "links").write_text("0-0 1-1 2-2\n\n")
-    assert links_for(str(tmp_path / "links"), data) == [[(0, 0), (1, 1), (2, 2)], []]
-    assert links_for(None, data) is None
+    assert load_links(str(tmp_path / "links"), data) == [[(0, 0), (1, 1), (2, 2)], []]
+    assert load_links(None, data) is None
 
 
 def test_wrong_links_end_in_a_sentence(data, tmp_path):
     (tmp_path / "links").write_text("0-0\n")
     with pytest.raises(ValueError, match="must have a line for each training pair.* 2. It has 1"):
-        links_for(str(tmp_path / "links"), data)
+        load_links(str(tmp_path / "links"), data)
     (tmp_path / "links").write_text("0-0\n0:1\n")
     with pytest.raises(ValueError, match="line 2: .*must have links such as 0-0. Received: '0:1'"):
-        links_for(str(tmp_path / "links"), data)
+        load_links(str(tmp_path / "links"), data)
     with pytest.raises(ValueError, match='there is no file .*nothing; or give "eflomal"'):
-        links_for(str(tmp_path / "nothing"), data)
+        load_links(str(tmp_path / "nothing"), data)
     joined = TranslationData("two", *[JoinedCorpus({"en-de": data.train})] * 3)
     with pytest.raises(ValueError, match="several directions have none"):
-        links_for("eflomal", joined)
+        load_links("eflomal", joined)
 
 
 def test_an_aligner_reads_both_sides_and_what_it_says_is_read(data, tmp_path):

@@ -17,7 +17,7 @@ from keras_transformers.models import Transformer
 from keras_transformers.predictors import TranslatorPredictor
 from keras_transformers.text import SentencePieceTokenizer, read_pairs
 from recipes import back_translate
-from recipes.bulk import job, searches
+from recipes.lib import jobs, translating
 from tests.loading.saved import save_shouter
 from tests.recipes.tiny_folders import SENTENCES
 
@@ -105,7 +105,7 @@ def test_tables_are_read_by_their_column_and_without_quotes(name, shouter, tmp_p
 def test_pairs_of_unlike_lengths_and_cut_lines_are_counted(shouter, tmp_path, monkeypatch):
     path = tmp_path / "lines.txt"
     path.write_text("".join(f"aline-of-no-great-length-at-all-{'x' * i}\n" for i in range(9)))
-    answered = job.answered
+    answered = jobs.answer_rows
 
     def change(predictor, part):
         rows = [json.loads(line) for line in answered(predictor, part).splitlines()]
@@ -113,7 +113,7 @@ def test_pairs_of_unlike_lengths_and_cut_lines_are_counted(shouter, tmp_path, mo
         rows[8]["truncated"] = True
         return "".join(json.dumps(row) + "\n" for row in rows).encode()
 
-    monkeypatch.setattr(job, "answered", change)
+    monkeypatch.setattr(jobs, "answer_rows", change)
     report = run(shouter, str(path), output=tmp_path / "out.tsv")
     assert report.dropped["length ratio"] == 1
     assert report.dropped["longer than the translator reads"] == 1
@@ -124,7 +124,7 @@ def test_what_was_translated_before_a_kill_is_not_translated_again(shouter, tmp_
     paths = [tmp_path / f"{name}.txt" for name in "ba"]
     for path in paths:
         path.write_text("".join(f"{path.stem} {i}\n" for i in range(10)))
-    answered, sizes = job.answered, []
+    answered, sizes = jobs.answer_rows, []
 
     def fail(predictor, part):
         sizes.append(len(part))
@@ -132,7 +132,7 @@ def test_what_was_translated_before_a_kill_is_not_translated_again(shouter, tmp_
             raise KeyboardInterrupt
         return answered(predictor, part)
 
-    monkeypatch.setattr(job, "answered", fail)
+    monkeypatch.setattr(jobs, "answer_rows", fail)
     given = [str(path) for path in paths]
     with pytest.raises(KeyboardInterrupt):
         run(shouter, *given, output=tmp_path / "out.tsv", shard_rows=4)
@@ -149,7 +149,7 @@ def test_what_was_translated_before_a_kill_is_not_translated_again(shouter, tmp_
 def test_the_model_of_a_run_is_searched_greedily(untrained):
     """Against a loop over the whole model, without a cache."""
     text, tokenizer = SENTENCES[1], untrained.tokenizer
-    found = searches.searching(untrained, "greedy", 1, "serving_default").predict(text)
+    found = translating.change_search(untrained, "greedy", 1, "serving_default").predict(text)
     source = tokenizer.tokenize([text], end=True).to_tensor()
     most = 2 * source.shape[1] + 10
     ids = [tokenizer.start_id]
@@ -168,13 +168,13 @@ def test_what_its_own_search_must_not_choose_stays_so(untrained):
         target_languages = ()
 
     of_folder = TranslatorPredictor(Own(), parts=untrained._parts)
-    found = searches.searching(of_folder, "sample", 1, "xla")
+    found = translating.change_search(of_folder, "sample", 1, "xla")
     assert isinstance(found.search, Sampling) and found.search.constraints == banned
 
 
 def drawn(predictor, seed, ids, most):
     parts = predictor.model, predictor.tokenizer, Sampling()
-    translator = searches.SeededTranslator(*parts, seed=seed)
+    translator = translating.SeededTranslator(*parts, seed=seed)
     return translator.drawn(
         tf.RaggedTensor.from_tensor(ids), tf.constant(most), tf.range(len(ids))
     ).numpy()

@@ -5,8 +5,8 @@ import sys
 
 import pytest
 
-from recipes import training
-from recipes.bad_input import ending_in_a_sentence
+from recipes.lib import training
+from recipes.lib.command_line import errors_in_one_line
 from tests.recipes.command import command
 
 REFUSED = [
@@ -66,7 +66,7 @@ def test_the_command_ends_with_an_error_and_no_traceback(tmp_path):
     ],
 )
 def test_what_ends_a_command_is_one_line_that_names_the_file(error, message, capsys):
-    with pytest.raises(SystemExit) as ended, ending_in_a_sentence("python -m recipes.vit"):
+    with pytest.raises(SystemExit) as ended, errors_in_one_line("python -m recipes.vit"):
         raise error
     if message is None:
         assert ended.value.code == 130

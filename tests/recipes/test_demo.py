@@ -17,7 +17,7 @@ import keras_transformers
 from keras_transformers import loading
 from keras_transformers.predictors import KINDS
 from recipes import demo
-from recipes.pages import PAGES
+from recipes.lib.pages import PAGES, PICTURE_PAGES
 from tests.recipes import tiny_folders
 from tests.recipes.chromium import MISSING, message, one, served, type_in, wait
 
@@ -65,7 +65,7 @@ def classifier(tmp_path_factory, asked_for):
 @with_gradio
 @pytest.mark.parametrize("kind", sorted(PAGES))
 def test_every_page_has_what_all_have(kind, tmp_path):
-    from recipes.pages import layout
+    from recipes.lib.pages import layout
 
     (tmp_path / "config.json").write_text('{"dataset": "tfds:none"}')  # no examples to read
     page = layout.page(KINDS[kind](None), tmp_path)
@@ -76,13 +76,13 @@ def test_every_page_has_what_all_have(kind, tmp_path):
 
 @with_gradio
 def test_what_fails_without_a_word_is_answered_by_a_sentence(capsys):
-    from recipes.pages import frame
+    from recipes.lib.pages import requests
 
     def fails(request):
         yield request, "half"
         raise RuntimeError("whatever")
 
-    assert list(frame.answered(fails, 1)(7)) == [(7, "half"), (None, frame.WRONG)]
+    assert list(requests.answered(fails, 1)(7)) == [(7, "half"), (None, requests.WRONG)]
     assert "RuntimeError: whatever" in capsys.readouterr().err
 
 
@@ -280,7 +280,7 @@ def test_no_handler_reads_a_file_that_was_not_uploaded(stand_in, kind, tmp_path)
     secret = (tmp_path / "secret.png").read_bytes()
     rows = [row for request in requests for row in tf.nest.flatten(request)]
     assert all(secret not in np.asarray(row).astype("S").tobytes() for row in rows)
-    if PAGES[kind] == "for_pictures":
+    if kind in PICTURE_PAGES:
         assert requests == []
 
 

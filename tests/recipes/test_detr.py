@@ -9,8 +9,8 @@ from keras_transformers.export import Detector
 from keras_transformers.training import score_boxes
 from keras_transformers.vision import Preprocessing, fitted, training_boxes
 from recipes import detr
-from recipes.data import boxes, embedded
-from recipes.options import configure
+from recipes.data import boxes, data_sets
+from recipes.lib.options import configure
 from tests.recipes.command import assert_last_line_is_true, run
 
 
@@ -40,7 +40,7 @@ def test_the_run_ends_with_the_line_that_uses_it(smoke):
 def test_the_saved_model_finds_boxes_in_a_photograph(smoke):
     folder, _ = smoke
     serve = tf.saved_model.load(str(folder / "saved_model")).signatures["serving_default"]
-    photograph = (embedded.HERE / "tree-crowns" / "OSBS_029.jpg").read_bytes()
+    photograph = (data_sets.HERE / "tree-crowns" / "OSBS_029.jpg").read_bytes()
     found = serve(image=tf.constant([photograph]))
     assert found["boxes"].shape == (1, 40, 4) and set(found["label"].numpy()[0]) == {b"Tree"}
     corners = found["boxes"].numpy()[0]

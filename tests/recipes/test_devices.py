@@ -6,8 +6,9 @@ import keras
 import pytest
 import tyro
 
-from recipes import devices, training, translation, vit
-from recipes.options import FLAT, changed, configure
+from recipes import translation, vit
+from recipes.lib import training
+from recipes.lib.options import FLAT, changed, configure
 from tests.recipes.command import command, run
 
 FOUR = {"KERAS_BACKEND": "jax", "XLA_FLAGS": "--xla_force_host_platform_device_count=4"}
@@ -17,7 +18,7 @@ with_jax = pytest.mark.skipif(not importlib.util.find_spec("jax"), reason="needs
 
 def test_the_process_that_scores_is_told_everything_but_the_devices():
     given = ["--seed", "2", "--devices", "data=4", "--devices=data=2", "--hosts", "--epochs", "3"]
-    told = tyro.cli(translation.Config, args=devices._arguments_to_score(given), config=FLAT)
+    told = tyro.cli(translation.Config, args=training._arguments_to_score(given), config=FLAT)
     of_run = {"seed": 2, "epochs": 3, "resume": True, "devices": None, "hosts": False}
     assert told == changed(translation.Config(), **of_run)
 

@@ -3,7 +3,6 @@
 import ast
 import dataclasses
 import importlib
-import pathlib
 import re
 import subprocess
 import sys
@@ -11,14 +10,14 @@ import sys
 import pytest
 
 from keras_transformers.__main__ import RECIPES, TOOLS
-from recipes import first_look
-from recipes.options import numbers
+from recipes.lib import command_line
+from recipes.lib.options import numbers
 
-FOLDER = pathlib.Path(first_look.__file__).parent
+FOLDER = command_line.RECIPES
 
 
 def options_of(name):
-    groups = first_look.groups_of(FOLDER / f"{name}.py")
+    groups = command_line.read_groups(FOLDER / f"{name}.py")
     return {option.name: option for _, own in groups.values() for option in own}
 
 
@@ -29,7 +28,7 @@ def test_the_source_is_read_as_python_reads_it(name):
     assert found.keys() == numbers(config).keys()
     for key, value in numbers(config).items():
         assert not found[key].default or ast.literal_eval(found[key].default) == value
-        assert found[key].about or key == "samples"
+        assert found[key].comment or key == "samples"
 
 
 @pytest.mark.parametrize("columns", [60, 80])
@@ -37,13 +36,13 @@ def test_the_source_is_read_as_python_reads_it(name):
 def test_help_shows_twelve_options_at_most_and_all_on_demand(name, columns, monkeypatch):
     monkeypatch.setenv("COLUMNS", str(columns))
     path, options = FOLDER / f"{name}.py", options_of(name)
-    groups = first_look.groups_of(path)
-    short, full = (first_look.help_of(path, groups, every) for every in (False, True))
+    groups = command_line.read_groups(path)
+    short, full = (command_line.help_text(path, groups, every) for every in (False, True))
     shown = short.split("\n\n")[-2].splitlines()
     assert 6 <= sum(re.match(r" {2,4}--", line) is not None for line in shown) <= 12
     assert f"All {len(options)} options: " in short
     for option in options.values():
-        assert option.left().split()[0] in full
+        assert option.usage().split()[0] in full
     assert max(map(len, shown)) <= columns
     assert "STR" not in full and "{None}" not in full
 
@@ -56,18 +55,18 @@ def test_help_of_a_tool_has_all_its_options(name, columns, monkeypatch):
     kind = importlib.import_module(f"recipes.{name}").Config
     fields = {field.name.replace("_", "-"): field for field in dataclasses.fields(kind)}
     assert fields.keys() == options.keys()
-    told = first_look.help_of(path, first_look.groups_of(path), False)
+    told = command_line.help_text(path, command_line.read_groups(path), False)
     shown = told.split("\n\n")[-1].splitlines()
     for each, option in options.items():
         required = fields[each].default is dataclasses.MISSING
         assert not required or option.is_positional
-        assert option.about
-        assert any(line.strip().startswith(option.left().split()[0]) for line in shown)
+        assert option.comment
+        assert any(line.strip().startswith(option.usage().split()[0]) for line in shown)
     assert max(map(len, shown)) <= columns
 
 
 def test_a_comment_goes_on_below_its_option():
-    about = options_of("predict")["stream"].about
+    about = options_of("predict")["stream"].comment
     assert about.endswith("(--search greedy), writes while it writes it")
 
 
@@ -86,7 +85,7 @@ def test_a_comment_goes_on_below_its_option():
 def test_what_cannot_be_is_refused_at_once(arguments, said, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["recipes/translation.py"])
     with pytest.raises(SystemExit) as refusal:
-        first_look.look(FOLDER / "translation.py", arguments)
+        command_line.answer_from_source(FOLDER / "translation.py", arguments)
     assert refusal.value.code == f"recipes.translation: {said}"
 
 
@@ -94,7 +93,7 @@ def test_what_may_be_is_let_through(tmp_path):
     (tmp_path / "a=b.tsv").touch()
     arguments = ["--train", f"en-de={tmp_path / 'a=b.tsv'}", "shards/*.tsv", "gs://bucket/a.tsv"]
     arguments += ["--pretrained", "Helsinki-NLP/opus-mt-en-de", "--no-smoke", "--learning_rate=3"]
-    first_look.look(FOLDER / "translation.py", arguments)
+    command_line.answer_from_source(FOLDER / "translation.py", arguments)
 
 
 def test_a_command_answers_without_tensorflow():

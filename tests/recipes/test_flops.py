@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from keras_transformers.layers import FourierMixing, LSTMMixing, SelfAttention
-from recipes.flops import floating_point_operations
+from recipes.lib.flops import floating_point_operations
 
 BATCH, LENGTH, WIDTH = 2, 32, 24
 

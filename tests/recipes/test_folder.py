@@ -18,10 +18,9 @@ from PIL import Image
 from keras_transformers import visualization
 from keras_transformers.__main__ import RECIPES as NAMES
 from keras_transformers.training import callbacks
-from recipes import training
-from recipes.data import fingerprints as fingerprints_module
-from recipes.data.fingerprints import fingerprints
-from recipes.folder import LOCK, RunFolder, is_finished, locked
+from recipes.lib import options, training
+from recipes.lib.folder import LOCK, RunFolder, is_finished, lock_folder
+from recipes.lib.options import fingerprints
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
 
@@ -113,8 +112,8 @@ OTHER_PROCESS = """
 import sys
 if BLOCKED:
     sys.modules["fcntl"] = None  # as on Windows
-from recipes.folder import locked
-lock = locked(PATH)
+from recipes.lib.folder import lock_folder
+lock = lock_folder(PATH)
 print("locked", flush=True)
 sys.stdin.read()
 """
@@ -132,7 +131,7 @@ def test_a_folder_belongs_to_one_process_until_it_is_killed(tmp_path, blocked):
     other.kill()
     other.wait()
     if not blocked:
-        locked(tmp_path).release()
+        lock_folder(tmp_path).release()
 
 
 def test_a_disk_without_room_is_said_before_training(tmp_path, monkeypatch):
@@ -171,8 +170,8 @@ def test_files_are_known_again_by_their_content(tmp_path):
 
 
 def test_ends_of_large_files_are_looked_at(tmp_path, monkeypatch):
-    monkeypatch.setattr(fingerprints_module, "WHOLE", 100)
-    monkeypatch.setattr(fingerprints_module, "ENDS", 10)
+    monkeypatch.setattr(options, "WHOLE", 100)
+    monkeypatch.setattr(options, "ENDS", 10)
     path = tmp_path / "large.tsv"
     seen = set()
     for text in ("a" * 200, "b" + "a" * 199, "a" * 199 + "b", "a" * 201):

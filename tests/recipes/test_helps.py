@@ -8,7 +8,7 @@ import pytest
 import tyro
 
 from keras_transformers.__main__ import NAMES, RECIPES
-from recipes.options import FLAT
+from recipes.lib.options import FLAT
 
 OF_TYRO = re.compile(r"\x1b\[[0-9;]*m|\((default|required|optional|repeatable)[^)]*\)")
 

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import tensorflow as tf
 
 from keras_transformers.data.streams import epochs
-from recipes.last_part import NAME, LastPart
+from recipes.lib.batches import NAME, LastPart
 
 
 def config(epochs=10, minutes=None, resume=False):

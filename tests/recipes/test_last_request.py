@@ -11,10 +11,7 @@ import pytest
 
 from keras_transformers import loading
 from keras_transformers.predictors import KINDS
-from recipes.pages import PAGES, asking
-from recipes.pages import texts as text_pages
-from recipes.pages import translator as translating
-from recipes.pages import writer as writing
+from recipes.lib.pages import PAGES, answers
 from tests.recipes import tiny_folders
 from tests.recipes.chromium import MISSING, message, one, served, type_in, wait
 
@@ -25,9 +22,9 @@ OLD, NEW = "old", "a newer one"
 
 def requests_of(answer):
     """Handlers of a page of one output whose answer belongs to its first input, of two."""
-    from recipes.pages import frame
+    from recipes.lib.pages import requests
 
-    return frame.Requests(answer, 1, 1)
+    return requests.Requests(answer, 1, 1)
 
 
 def window(name="a window"):
@@ -120,13 +117,13 @@ def test_a_refused_request_leaves_its_turn_to_others():
 
 @pytest.mark.parametrize("kind", sorted(PAGES))
 def test_every_page_accepts_a_click_at_any_time(kind, tmp_path):
-    from recipes.pages import frame, layout
+    from recipes.lib.pages import layout, requests
 
     (tmp_path / "config.json").write_text('{"dataset": "tfds:none"}')  # no examples to read
     page = layout.page(KINDS[kind](None), tmp_path).get_config_file()
     page = json.loads(json.dumps(page, default=str))  # as a browser reads it
     named = {block["props"].get("elem_id"): block["id"] for block in page["components"]}
-    timed = [each for each in page["dependencies"] if each["js"] == frame.WITH_TIME]
+    timed = [each for each in page["dependencies"] if each["js"] == requests.WITH_TIME]
     (ask,) = (each for each in timed if [named["ask"], "click"] in each["targets"])
     (edit,) = (each for each in timed if each is not ask)
     assert ask["trigger_mode"] == "multiple" and edit["trigger_mode"] == "always_last"
@@ -145,14 +142,14 @@ def folder(tmp_path_factory):
 
 # Kind -> module, function and the answer that it gives, of what was put in.
 ANSWERS = {
-    "translator": (translating, "translate", lambda t: {"translation": t, "truncated": False}),
-    "text_generator": (writing, "write", lambda text: (text, "")),
-    "mask_filler": (text_pages, "fill", lambda text: (text, {text: 1.0}, "")),
-    "text_classifier": (text_pages, "classify", lambda text: ({text: 1.0}, "")),
-    "text_regressor": (text_pages, "rate", lambda text: (len(text), "")),
-    "text_tagger": (text_pages, "tag", lambda text: ([(text, "X")], "")),
-    "sentence_encoder": (text_pages, "similarity", lambda text, _: (len(text), "")),
-    "question_answerer": (text_pages, "answer", lambda text, _: (text, [], "")),
+    "translator": (answers, "translate", lambda t: {"translation": t, "truncated": False}),
+    "text_generator": (answers, "write", lambda text: (text, "")),
+    "mask_filler": (answers, "fill", lambda text: (text, {text: 1.0}, "")),
+    "text_classifier": (answers, "classify_text", lambda text: ({text: 1.0}, "")),
+    "text_regressor": (answers, "rate", lambda text: (len(text), "")),
+    "text_tagger": (answers, "tag", lambda text: ([(text, "X")], "")),
+    "sentence_encoder": (answers, "text_similarity", lambda text, _: (len(text), "")),
+    "question_answerer": (answers, "answer", lambda text, _: (text, [], "")),
 }
 IN_DIGITS = ("text_regressor", "sentence_encoder")
 
@@ -221,9 +218,9 @@ def test_a_text_that_is_edited_and_sent_again_is_answered(browser, opened, kind)
 @in_browser
 def test_no_alternative_of_an_old_text_stands_beside_a_new_one(browser, monkeypatch, folder):
     alternatives = Blocking(lambda text, search: [(0.0, f"other {text}")])
-    monkeypatch.setattr(translating, "translate", lambda _, text: ANSWERS["translator"][2](text))
-    monkeypatch.setattr(translating, "alternatives", alternatives)
-    monkeypatch.setattr(translating, "alignment_picture", lambda *inputs: None)
+    monkeypatch.setattr(answers, "translate", lambda _, text: ANSWERS["translator"][2](text))
+    monkeypatch.setattr(answers, "alternatives", alternatives)
+    monkeypatch.setattr(answers, "alignment_picture", lambda *inputs: None)
     page = served(folder)
     try:
         browser.get(page.local_url)
@@ -248,16 +245,14 @@ def test_no_alternative_of_an_old_text_stands_beside_a_new_one(browser, monkeypa
 @pytest.mark.slow
 @in_browser
 def test_an_image_that_replaces_another_is_answered(browser, opened, monkeypatch, tmp_path):
-    from recipes.pages import pictures
-
     def classify(image):
         return {"old image" if image == OLD else "new image": 1.0}
 
     def name_of(upload, folder):
         return OLD if "old" in upload["path"] else NEW
 
-    monkeypatch.setattr(pictures, "uploaded", name_of)
-    function = opened("image_classifier", pictures, "classify", classify)
+    monkeypatch.setattr(answers, "uploaded", name_of)
+    function = opened("image_classifier", answers, "classify_picture", classify)
     for name in ("old", "new"):
         PIL.Image.new("RGB", (30, 20)).save(tmp_path / f"{name}.png")
     one(browser, "#input input[type=file]").send_keys(str(tmp_path / "old.png"))
@@ -282,7 +277,7 @@ def test_a_page_says_that_the_model_is_loading_and_answers_afterwards(browser, f
         read()
 
     from recipes import demo
-    from recipes.pages import layout
+    from recipes.lib.pages import layout
 
     page = layout.page(predictor, folder, read_later)
     page.launch(**demo.launching(layout))
@@ -292,7 +287,7 @@ def test_a_page_says_that_the_model_is_loading_and_answers_afterwards(browser, f
         loaded.set()
         wait(
             browser,
-            lambda: asking.described(predictor, folder)[-20:] in one(browser, "#about").text,
+            lambda: answers.described(predictor, folder)[-20:] in one(browser, "#about").text,
         )
         type_in(browser, "the cat sat")
         assert wait(browser, lambda: answer_of(browser)) == predictor.predict("the cat sat")

@@ -9,7 +9,7 @@ import tensorflow as tf
 from keras_transformers.vision import Preprocessing
 from recipes import mae
 from recipes.data import images
-from recipes.options import configure
+from recipes.lib.options import configure
 from tests.recipes.command import assert_last_line_is_true, run
 
 

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from recipes import mixers
 from recipes.data.tasks import Task
-from recipes.options import configure
+from recipes.lib.options import configure
 from tests.recipes.command import assert_last_line_is_true, run
 
 

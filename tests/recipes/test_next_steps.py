@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from recipes import bad_input, next_steps
-from recipes.folder import RunFolder
+from recipes.lib import command_line
+from recipes.lib.folder import RunFolder, next_commands
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
 
@@ -30,7 +30,7 @@ def test_commands_name_recipes_and_paths_that_are_there(tmp_path, monkeypatch, c
     example = tmp_path / "a run" / "example.png"
     example.touch()
     asked = (str(example), {"target_language": "de"})
-    ask, page, again = next_steps.commands(folder.path, asked)
+    ask, page, again = next_commands(folder.path, asked)
     for command, _ in (ask, page, again):
         words = shlex.split(command)
         name = words[2].removeprefix("recipes.") if start else words[1]
@@ -45,10 +45,10 @@ def test_another_run_of_the_same_recipe_is_compared(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["recipes/vit.py"])
     folder = finished(tmp_path / "vit")
     finished(tmp_path / "translation", ("seed", "beam_size"))
-    ((again, _),) = next_steps.commands(folder.path)
+    ((again, _),) = next_commands(folder.path)
     assert "recipes.vit --seed 2" in again
     finished(tmp_path / "wide")
-    ((compared, _),) = next_steps.commands(folder.path)
+    ((compared, _),) = next_commands(folder.path)
     assert shlex.split(compared)[2:] == [
         "recipes.compare",
         *map(str, [tmp_path / "wide", folder.path]),
@@ -65,7 +65,7 @@ def test_what_gave_no_answer_is_not_asked_again(tmp_path, capsys):
 
 def test_the_command_line_is_called_as_this_process_was(monkeypatch):
     monkeypatch.setattr(sys, "argv", ["keras-transformers mae"])
-    assert bad_input.program() == "keras-transformers mae"
+    assert command_line.program() == "keras-transformers mae"
 
 
 @pytest.mark.parametrize(

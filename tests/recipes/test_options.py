@@ -8,10 +8,9 @@ import sys
 import pytest
 
 from keras_transformers.__main__ import RECIPES
-from recipes import options
-from recipes.options import changed, configure, numbers
-from recipes.progress import announce
-from recipes.repeated import gathered
+from recipes.lib import options
+from recipes.lib.options import changed, configure, join_repeated, numbers
+from recipes.lib.progress import announce
 
 PUBLISHED_SIDE = 48  # pixels, of the published folder of the tests
 
@@ -202,10 +201,10 @@ def test_a_name_that_no_group_has_is_no_number():
 
 def test_an_option_of_one_or_several_can_be_repeated():
     given = ["--train", "a", "--epochs", "3", "--train=b", "c", "--smoke", "--epochs", "4"]
-    assert gathered(given, kind("translation")) == [
+    assert join_repeated(given, kind("translation")) == [
         *("--epochs", "3", "--smoke", "--epochs", "4", "--train", "a", "b", "c")
     ]
-    assert gathered(given[:4], kind("translation")) == given[:4]
+    assert join_repeated(given[:4], kind("translation")) == given[:4]
 
 
 def test_a_file_has_a_list_for_an_option_of_one_or_several(tmp_path):

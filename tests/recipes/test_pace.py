@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from recipes import pace, training, translation
-from recipes.options import configure, numbers, numbers_of
+from recipes import translation
+from recipes.lib import pace, training
+from recipes.lib.options import configure, numbers, numbers_of
 
 ROWS = [
     pace.FewSteps(100, {"variant": "tiny", "learning_rate": 0.02}, "because"),

@@ -1,9 +1,9 @@
 """Claims about what the pages compute, with models that answer at once."""
 
-import ast
 import io
 import itertools
 import pathlib
+import re
 
 import keras
 import numpy as np
@@ -29,7 +29,7 @@ from keras_transformers.predictors import (
 )
 from keras_transformers.text import SentencePieceTokenizer
 from keras_transformers.vision import Preprocessing
-from recipes.pages import PAGES, asking, examples, pictures, texts, translator, writer
+from recipes.lib.pages import PAGES, answers, examples
 from tests.recipes import tiny_folders
 
 WITHOUT_PAGE = {"array_classifier", "zero_shot_classifier"}  # as `layout.page` says
@@ -37,11 +37,10 @@ WITHOUT_PAGE = {"array_classifier", "zero_shot_classifier"}  # as `layout.page` 
 
 def test_every_kind_of_predictor_has_a_page():
     """Here, and not only beside the pages, since gradio is seldom installed."""
-    assert PAGES.keys() == KINDS.keys() - WITHOUT_PAGE
-    for kind, file in PAGES.items():
-        path = pathlib.Path(asking.__file__).with_name(f"{file}.py")
-        parts = ast.parse(path.read_text(encoding="utf-8")).body
-        assert kind in [each.name for each in parts if isinstance(each, ast.FunctionDef)]
+    assert {*PAGES} == KINDS.keys() - WITHOUT_PAGE
+    path = pathlib.Path(answers.__file__).with_name("layout.py")
+    (pages,) = re.findall(r"^LAYOUTS = \(([\w,\s]+)\)$", path.read_text("utf-8"), re.MULTILINE)
+    assert {*re.findall(r"\w+", pages)} == {*PAGES}
 
 
 @pytest.fixture(scope="module")
@@ -53,10 +52,10 @@ def translating(tmp_path_factory):
 @pytest.mark.slow
 def test_the_first_alternative_is_the_translation(translating):
     predictor, folder = translating
-    search = translator.search_of(folder, 4)
+    search = answers.search_of(folder, 4)
     assert search == BeamSearch(4, 1.0, n_best=4)
-    ranked = translator.alternatives(predictor, "the cat", search)
-    found = translator.translate(predictor, "the cat")
+    ranked = answers.alternatives(predictor, "the cat", search)
+    found = answers.translate(predictor, "the cat")
     assert ranked[0][1] == found["translation"] != ""
     assert ranked[0][0] == pytest.approx(found["score"], abs=1e-4)
     assert len({text for _, text in ranked}) == len(ranked) > 1
@@ -66,33 +65,33 @@ def test_the_first_alternative_is_the_translation(translating):
 @pytest.mark.slow
 def test_the_alignment_of_what_can_be_read_is_drawn(translating):
     predictor, _ = translating
-    drawn = translator.alignment_picture(predictor, "the cat", "a dog")
+    drawn = answers.alignment_picture(predictor, "the cat", "a dog")
     assert drawn.dtype == np.uint8 and drawn.shape[2] == 3 and drawn.std() > 0
-    assert translator.alignment_picture(predictor, "the cat " * 40, "a dog") is None
+    assert answers.alignment_picture(predictor, "the cat " * 40, "a dog") is None
 
 
 def test_a_folder_that_says_no_search_is_searched_by_beams(tmp_path):
-    assert translator.search_of(tmp_path, 3).n_best == 3
+    assert answers.search_of(tmp_path, 3).n_best == 3
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("text", ["", "  \n", None])
 def test_no_text_is_refused_in_a_sentence(translating, text):
     with pytest.raises(ValueError, match="^Type a text first.$"):
-        translator.translate(translating[0], text)
+        answers.translate(translating[0], text)
 
 
 @pytest.mark.slow
 def test_what_a_bare_saved_model_lacks_is_said(translating):
     predictor, folder = translating
-    assert asking.missing_parts(predictor, "model", "tokenizer") == ""
+    assert answers.missing_parts(predictor, "model", "tokenizer") == ""
     bare = keras_transformers.load(folder / "saved_model")
-    assert asking.missing_parts(bare, "model", "tokenizer") == (
+    assert answers.missing_parts(bare, "model", "tokenizer") == (
         "needs the Keras model and the tokenizer, which a SavedModel alone does not have: give the "
         "folder of the run."
     )
-    assert "Transformer" in asking.described(predictor, folder)
-    assert "Transformer" not in asking.described(bare, folder)
+    assert "Transformer" in answers.described(predictor, folder)
+    assert "Transformer" not in answers.described(bare, folder)
 
 
 def test_the_five_best_classes_come_best_first():
@@ -106,7 +105,7 @@ def test_the_five_best_classes_come_best_first():
         }
 
     predictor = ImageClassifierPredictor(classify, list("abcdef"))
-    found = pictures.classify(predictor, PIL.Image.new("L", (7, 5)))
+    found = answers.classify_picture(predictor, PIL.Image.new("L", (7, 5)))
     assert list(found) == ["b", "d", "f", "e", "a"]
 
 
@@ -124,7 +123,7 @@ def test_attention_lies_over_the_picture_as_the_model_sees_it(kind):
     parts = {"model": lambda: model, "preprocessing": lambda: Preprocessing(16, 1)}
     predictor = ImageClassifierPredictor(None, parts=parts)
     noise = np.random.default_rng(0).integers(0, 256, (20, 30, 3), np.uint8)
-    shown, how = pictures.attention(predictor, PIL.Image.fromarray(noise))
+    shown, how = answers.attention(predictor, PIL.Image.fromarray(noise))
     assert shown.shape == (448, 448, 3) and shown.dtype == np.uint8
     assert ("relevance" if kind is ViT else "gradient") in how
 
@@ -133,12 +132,12 @@ def test_a_model_without_attention_shows_none():
     model = keras.Sequential([keras.Input((8, 8, 1)), keras.layers.Flatten()])
     parts = {"model": lambda: model, "preprocessing": lambda: Preprocessing(8, 1)}
     predictor = ImageClassifierPredictor(None, parts=parts)
-    shown, why = pictures.attention(predictor, PIL.Image.new("L", (8, 8)))
+    shown, why = answers.attention(predictor, PIL.Image.new("L", (8, 8)))
     assert shown is None and "no attention" in why
 
 
 def test_what_is_warm_is_bright():
-    shown = pictures.overlaid(np.zeros((4, 4, 1), np.uint8), np.array([[0.0, 0.0], [0.0, 2.0]]))
+    shown = answers.overlaid(np.zeros((4, 4, 1), np.uint8), np.array([[0.0, 0.0], [0.0, 2.0]]))
     quarter = shown.shape[0] // 2
     brightness = shown.reshape(2, quarter, 2, quarter, 3).mean((1, 3, 4))
     assert brightness.argmax() == 3
@@ -154,15 +153,15 @@ def test_boxes_are_drawn_and_listed_from_a_score_on():
         }
 
     picture = PIL.Image.new("RGB", (500, 450))
-    found = pictures.detect(DetectorPredictor(detect), picture)
-    assert [len(pictures.above_threshold(found, least)) for least in (0.0, 0.5, 0.9)] == [2, 1, 0]
-    kept = pictures.above_threshold(found, 0.5)
-    assert pictures.rows_of(kept) == [["cat", 75.0, 100, 100, 300, 400]]
-    drawn = pictures.with_boxes(picture, kept)
+    found = answers.detect(DetectorPredictor(detect), picture)
+    assert [len(answers.above_threshold(found, least)) for least in (0.0, 0.5, 0.9)] == [2, 1, 0]
+    kept = answers.above_threshold(found, 0.5)
+    assert answers.rows_of(kept) == [["cat", 75.0, 100, 100, 300, 400]]
+    drawn = answers.with_boxes(picture, kept)
     assert drawn.shape == (450, 500, 3)
     assert drawn[250, 100].any() and drawn[399, 200].any()  # its left and lower sides
     assert not drawn[250, 200].any() and not drawn[:90].any()
-    assert not pictures.with_boxes(picture, []).any()
+    assert not answers.with_boxes(picture, []).any()
 
 
 @pytest.mark.parametrize(("size", "drawn"), [((4, 2), (896, 448)), ((3000, 1500), (1024, 512))])
@@ -173,7 +172,7 @@ def test_classes_of_pixels_are_laid_over_the_image(size, drawn):
         return {"map": tf.constant(right[None]), "size": tf.constant([size[::-1]])}
 
     predictor = SegmenterPredictor(segment, ["sky", "road"])
-    pixels, masks, left_out = pictures.segment(predictor, PIL.Image.new("L", size, 7))
+    pixels, masks, left_out = answers.segment(predictor, PIL.Image.new("L", size, 7))
     assert pixels.shape == (*drawn[::-1], 3) and (pixels == 7).all()
     assert [name for _, name in masks] == ["road: 75.0%", "sky: 25.0%"] and left_out == ""
     of_road = np.arange(drawn[0]) >= drawn[0] // 4
@@ -184,7 +183,7 @@ def test_classes_of_pixels_are_laid_over_the_image(size, drawn):
 def test_the_smallest_classes_are_left_out_in_a_sentence():
     numbers = np.arange(24, dtype="int32").reshape(1, 1, 24)
     segment = lambda image: {"map": numbers, "size": [[1, 24]]}  # noqa: E731
-    _, masks, left_out = pictures.segment(SegmenterPredictor(segment), PIL.Image.new("L", (24, 1)))
+    _, masks, left_out = answers.segment(SegmenterPredictor(segment), PIL.Image.new("L", (24, 1)))
     assert len(masks) == 20 and left_out == "Classes that are too small to be shown: 4."
 
 
@@ -193,7 +192,7 @@ def test_a_photograph_is_turned_the_right_way_up(tmp_path):
     exif = photograph.getexif()
     exif[274] = 6  # lies on its side
     photograph.save(tmp_path / "a.jpg", exif=exif)
-    assert pictures.opened(tmp_path / "a.jpg").size == (20, 30)
+    assert answers.opened(tmp_path / "a.jpg").size == (20, 30)
 
 
 @pytest.mark.parametrize("content", [b"", b"no picture", "cut"])
@@ -204,9 +203,9 @@ def test_what_is_no_picture_is_refused_in_a_sentence(tmp_path, content):
         content = file.getvalue()[:200]
     (tmp_path / "a.png").write_bytes(content)
     with pytest.raises(ValueError, match="^This file is no picture"):
-        pictures.opened(tmp_path / "a.png")
+        answers.opened(tmp_path / "a.png")
     with pytest.raises(ValueError, match="^Choose a picture first.$"):
-        pictures.opened(None)
+        answers.opened(None)
 
 
 def test_only_files_that_were_uploaded_are_opened(tmp_path):
@@ -215,13 +214,13 @@ def test_only_files_that_were_uploaded_are_opened(tmp_path):
     PIL.Image.new("RGB", (30, 20)).save(folder / "a.png")
     PIL.Image.new("RGB", (30, 20)).save(tmp_path / "secret.png")
     (folder / "link.png").symlink_to(tmp_path / "secret.png")
-    assert pictures.uploaded({"path": str(folder / "a.png")}, folder).size == (30, 20)
+    assert answers.uploaded({"path": str(folder / "a.png")}, folder).size == (30, 20)
     for name in ("../secret.png", tmp_path / "secret.png", "link.png"):
         with pytest.raises(ValueError, match="^Upload the picture"):
-            pictures.uploaded({"path": str(folder / name)}, folder)
+            answers.uploaded({"path": str(folder / name)}, folder)
     for nothing in (None, {}, {"path": None}):
         with pytest.raises(ValueError, match="^Choose a picture first.$"):
-            pictures.uploaded(nothing, folder)
+            answers.uploaded(nothing, folder)
 
 
 def test_a_text_is_filled_in_where_it_is_masked():
@@ -233,11 +232,11 @@ def test_a_text_is_filled_in_where_it_is_masked():
             "truncated": tf.constant([True]),
         }
 
-    text, candidates, note = texts.fill(MaskFillerPredictor(fill), "to [MASK]")
+    text, candidates, note = answers.fill(MaskFillerPredictor(fill), "to [MASK]")
     assert text == "to be" and candidates == pytest.approx({"be": 0.5, "do": 0.3})
     assert note == "The text is longer than the model reads: its end was cut off."
     with pytest.raises(ValueError, match=r"\[MASK\] where"):
-        texts.fill(MaskFillerPredictor(fill), "to be")
+        answers.fill(MaskFillerPredictor(fill), "to be")
 
 
 def test_a_text_is_classified():
@@ -246,7 +245,7 @@ def test_a_text_is_classified():
         found = {"label": tf.constant(["b"]), "probability": tf.constant([0.75])}
         return found | {"probabilities": probabilities, "truncated": tf.constant([False])}
 
-    found = texts.classify(TextClassifierPredictor(classify, ["a", "b"]), "to be")
+    found = answers.classify_text(TextClassifierPredictor(classify, ["a", "b"]), "to be")
     assert found == ({"b": 0.75, "a": 0.25}, "")
 
 
@@ -254,7 +253,7 @@ def test_a_text_is_rated_to_six_digits():
     def rate(text):
         return {"value": tf.constant([200 / 3]), "truncated": tf.constant([False])}
 
-    assert texts.rate(TextRegressorPredictor(rate), "to be") == (66.6667, "")
+    assert answers.rate(TextRegressorPredictor(rate), "to be") == (66.6667, "")
 
 
 @pytest.mark.parametrize("marked", [True, False])
@@ -268,7 +267,7 @@ def test_a_tagged_text_is_given_in_parts(marked):
             "truncated": tf.constant([True])
         }
 
-    parts, note = texts.tag(TextTaggerPredictor(tag), " New  York is.")
+    parts, note = answers.tag(TextTaggerPredictor(tag), " New  York is.")
     assert "".join(part for part, _ in parts) == " New  York is."
     tagged = [pair for pair in parts if pair[1]]
     words = [("New", "ADJ"), ("York", "NOUN"), ("is", "VERB")]
@@ -284,13 +283,15 @@ def test_an_answer_is_marked_in_its_text(no_answer, truncated):
         return {name: tf.constant(value) for name, value in found.items()}
 
     answerer = QuestionAnswererPredictor(answer)
-    found, parts, said = texts.answer(answerer, "Who?", "Zoë sat.")
+    found, parts, said = answers.answer(answerer, "Who?", "Zoë sat.")
     assert (found, parts) == ("Zoë", [("Zoë", "answer"), (" sat.", None)])
     assert said.startswith("Score: 0.25; 1 is surest.")
-    assert (texts.NO_ANSWER in said) == (not truncated) and (texts.CUT_PAIR in said) == truncated
+    assert (answers.NO_ANSWER in said) == (not truncated) and (
+        answers.CUT_PAIR in said
+    ) == truncated
     for pair, name in ((("", "Zoë sat."), "question"), (("Who?", " "), "text")):
         with pytest.raises(ValueError, match=f"^Type a {name} first.$"):
-            texts.answer(answerer, *pair)
+            answers.answer(answerer, *pair)
 
 
 def test_similarity_is_the_cosine():
@@ -301,17 +302,17 @@ def test_similarity_is_the_cosine():
         return {"embedding": embedding, "truncated": tf.zeros(len(embedding), tf.bool)}
 
     encoder = SentenceEncoderPredictor(encode)
-    assert texts.similarity(encoder, "one", "other")[0] == pytest.approx(0.5**0.5)
-    assert texts.similarity(encoder, "one", "nothing")[0] == 0
+    assert answers.text_similarity(encoder, "one", "other")[0] == pytest.approx(0.5**0.5)
+    assert answers.text_similarity(encoder, "one", "nothing")[0] == 0
     with pytest.raises(ValueError, match="^Type a second text first.$"):
-        texts.similarity(encoder, "one", "")
+        answers.text_similarity(encoder, "one", "")
 
 
 def test_the_nucleus_is_the_fewest_tokens_that_sum_to_top_p():
     logits = np.log([[0.1, 0.5, 0.15, 0.25]]).astype("float32")
     for top_p, kept in ((0.4, [1]), (0.6, [1, 3]), (0.8, [1, 2, 3]), (1.0, [0, 1, 2, 3])):
-        found = writer.nucleus(logits, top_p).numpy()[0]
-        assert np.flatnonzero(found > writer.MASKED).tolist() == kept
+        found = answers.nucleus(logits, top_p).numpy()[0]
+        assert np.flatnonzero(found > answers.MASKED).tolist() == kept
         np.testing.assert_array_equal(found[kept], logits[0, kept])
 
 
@@ -319,7 +320,7 @@ def test_the_nucleus_is_the_fewest_tokens_that_sum_to_top_p():
 def test_a_writer_takes_another_temperature_without_compiling(monkeypatch):
     tokenizer = SentencePieceTokenizer.train(tiny_folders.SENTENCES * 9, vocab_size=23)
     model = LanguageModel.from_variant("tiny", tokenizer.vocab_size)
-    pen = writer.Writer(model, tokenizer, new_tokens=8)
+    pen = answers.Writer(model, tokenizer, new_tokens=8)
     greedy = TextGenerator(model, tokenizer, Greedy(), new_tokens=8).write(["the cat"])[0]
     *_, last = pen.write("the cat", 1.0, 0.001)
     assert last == (greedy, "")  # the most probable token alone
@@ -336,7 +337,7 @@ def test_a_writer_takes_another_temperature_without_compiling(monkeypatch):
 def test_a_text_grows_on_its_page():
     tokenizer = SentencePieceTokenizer.train(tiny_folders.SENTENCES * 9, vocab_size=23)
     model = LanguageModel.from_variant("tiny", tokenizer.vocab_size)
-    pen = writer.Writer(model, tokenizer, new_tokens=24)
+    pen = answers.Writer(model, tokenizer, new_tokens=24)
     shown = list(pen.write("the cat", 1.0, 0.001))
     texts = [text for text, _ in shown]
     assert texts[0] == "the cat" and len(texts) > 2
@@ -346,10 +347,10 @@ def test_a_text_grows_on_its_page():
 
 
 def test_a_writer_starts_from_the_numbers_of_its_run(tmp_path):
-    assert writer.sampling_settings(tmp_path) == writer.SamplingSettings(0.8, 0.95, 128)
+    assert answers.sampling_settings(tmp_path) == answers.SamplingSettings(0.8, 0.95, 128)
     settings = '{"temperature": 0.5, "top_p": 0.7, "new_tokens": 16, "prompts": ["", "Ho"]}'
     (tmp_path / "config.json").write_text(settings)
-    assert writer.sampling_settings(tmp_path) == writer.SamplingSettings(0.5, 0.7, 16)
+    assert answers.sampling_settings(tmp_path) == answers.SamplingSettings(0.5, 0.7, 16)
     assert examples.prompts(tmp_path) == ["", "Ho"]
 
 

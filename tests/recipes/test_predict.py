@@ -21,8 +21,8 @@ from keras_transformers import pretrained
 from keras_transformers.predictors import ImageClassifierPredictor
 from keras_transformers.tables import ending
 from recipes import predict
-from recipes.bulk.rows import Row, find
-from recipes.bulk.shards import Shards, record
+from recipes.lib.jobs import Shards, record
+from recipes.lib.rows import Row, find
 from tests.loading.saved import save_shouter
 from tests.pretrained import folders
 
@@ -121,7 +121,7 @@ class Interrupted:
 
 
 def test_a_stream_that_is_interrupted_ends_its_line(monkeypatch, capsys):
-    monkeypatch.setattr(predict, "loaded", lambda *asked: Interrupted())
+    monkeypatch.setattr(predict, "load_predictor", lambda *asked: Interrupted())
     with pytest.raises(SystemExit) as ended:
         predict.run(predict.Config("runs/any", ("to be", "the king"), stream=True))
     assert ended.value.code == 130
@@ -133,7 +133,7 @@ def test_what_cannot_be_streamed_is_refused_in_a_sentence(shouter, lines, tmp_pa
         predict.run(predict.Config(shouter, ("Open",), stream=True))
     with pytest.raises(ValueError, match="--stream is of texts on the command line"):
         ask(shouter, lines, tmp_path, stream=True)
-    monkeypatch.setattr(predict, "loaded", lambda *asked: ImageClassifierPredictor(None))
+    monkeypatch.setattr(predict, "load_predictor", lambda *asked: ImageClassifierPredictor(None))
     with pytest.raises(ValueError, match="--stream is of text generators and translators. .*image"):
         predict.run(predict.Config("runs/vit", ("a.png",), stream=True))
 

@@ -15,7 +15,7 @@ import pytest
 import rich.console
 
 from keras_transformers.training import BudgetedDecay
-from recipes import progress
+from recipes.lib import progress
 
 CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 WIDTHS = [60, 80, 100]

@@ -12,7 +12,7 @@ import tensorflow as tf
 import keras_transformers
 from keras_transformers import pretrained
 from keras_transformers.training import score_labels
-from recipes.pages import examples
+from recipes.lib.pages import examples
 from tests.pretrained import folders
 from tests.recipes.command import assert_last_line_is_true, command, run
 

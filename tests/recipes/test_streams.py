@@ -8,7 +8,7 @@ import pytest
 from recipes import text_classification
 from recipes.data.documents import load_documents, load_labelled
 from recipes.data.translation import load
-from recipes.options import configure
+from recipes.lib.options import configure
 from tests.recipes.command import PRINTED, run
 
 WORDS = "the cat sat on a mat and dog ran to its red house of stone".split()
@@ -54,7 +54,7 @@ def test_a_pattern_is_a_stream_of_which_a_sample_is_in_memory(folder):
 
 
 def test_classes_are_looked_for_in_all_rows(folder, monkeypatch):
-    monkeypatch.setattr("recipes.data.documents.SAMPLE", 2)  # which has not all of them
+    monkeypatch.setattr("recipes.data.data_sets.SAMPLE", 2)  # which has not all of them
     data = load_labelled(**files(folder, "labelled", "valid_labelled.tsv"))
     assert data.train.classes == ["x", "y", "z"] and len(data.train) == 2
     block = next(data.shards.blocks())

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from recipes import heat, swin
+from recipes import swin
 from recipes.data import images
-from recipes.options import configure
+from recipes.lib import image_classifiers
+from recipes.lib.options import configure
 from tests.recipes.command import run
 
 
@@ -51,6 +52,6 @@ def test_importance_is_none_where_a_picture_is_empty():
     model = swin.build_model(config, 3, 1)
     pictures = np.zeros((2, 16, 16, 1), "float32")
     pictures[:, :8] = np.random.default_rng(1).normal(size=(2, 8, 16, 1))
-    found = heat.importance(model, pictures)
+    found = image_classifiers.importance(model, pictures)
     assert found.shape == (2, 8, 8)
     assert np.all(found[:, 4:] == 0) and np.all(found[:, :4].max(axis=(1, 2)) > 0)

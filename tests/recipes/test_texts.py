@@ -9,7 +9,7 @@ import tensorflow as tf
 import tensorflow_text  # noqa: F401  registers the tokenizers' ops
 
 from recipes import text_classification
-from recipes.options import configure
+from recipes.lib.options import configure
 from tests.recipes.command import assert_last_line_is_true, run
 
 COMMON = {"config.json", "metrics.json", "history.csv", "model.keras", "saved_model", "figures"}

@@ -99,7 +99,7 @@ def test_a_model_reads_as_many_previous_sentences_as_it_was_trained_with(
     trained, asked, tmp_path, monkeypatch
 ):
     reader = Reader(trained)
-    monkeypatch.setattr(translate_files, "loaded_translator", lambda *given: reader)
+    monkeypatch.setattr(translate_files, "load_translator", lambda *given: reader)
     (tmp_path / "a.txt").write_text("It is old.\nThe door.\n\nGo in.\n")
     translate("folder", tmp_path, str(tmp_path / "a.txt"), context=asked)
     sentences = ["It is old.", "The door.", "Go in."]
@@ -113,7 +113,7 @@ def test_a_model_reads_as_many_previous_sentences_as_it_was_trained_with(
 def test_more_context_than_a_model_was_trained_with_is_refused(
     trained, said, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(translate_files, "loaded_translator", lambda *given: Reader(trained))
+    monkeypatch.setattr(translate_files, "load_translator", lambda *given: Reader(trained))
     (tmp_path / "a.txt").write_text("It is old.")
     with pytest.raises(ValueError, match=f"trained with {said} previous sentences. Received: 3"):
         translate("folder", tmp_path, str(tmp_path / "a.txt"), context=3)

@@ -9,9 +9,10 @@ import pytest
 import tensorflow as tf
 
 from keras_transformers.vision import Preprocessing
-from recipes import heat, vit
+from recipes import vit
 from recipes.data import images
-from recipes.options import configure
+from recipes.lib import image_classifiers
+from recipes.lib.options import configure
 from tests.recipes.command import assert_last_line_is_true, run
 
 
@@ -89,9 +90,9 @@ def test_weight_decay_spares_the_same_weights_after_reload(smoke):
 def test_what_an_answer_draws_on_is_shown_in_two_ways(pooling):
     config = configure(vit.Config, pooling=pooling, image_size=16, patch_size=4, size="mini")
     model = vit.build_model(config, 3, 1)
-    found = heat.ways(model, np.random.rand(2, 16, 16, 1).astype("float32"))
+    found = image_classifiers.heat_maps(model, np.random.rand(2, 16, 16, 1).astype("float32"))
     assert [each.shape for each in found.values()] == [(2, 4, 4)] * 2
-    total = found[heat.ROLLOUT].sum((1, 2))
+    total = found[image_classifiers.ROLLOUT].sum((1, 2))
     assert np.all(total <= 1 + 1e-6) and np.all(total > 0.3)  # a class token draws on itself too
-    relevance = found[heat.RELEVANCE]
+    relevance = found[image_classifiers.RELEVANCE]
     assert np.all(relevance >= 0) and np.all(relevance.max((1, 2)) > 0)

@@ -1,0 +1,1 @@
+"""Code that several recipes, or the tools beside them, use."""
