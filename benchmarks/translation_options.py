@@ -67,7 +67,7 @@ def prepare(folder, *own):
     folder.mkdir(parents=True, exist_ok=True)
     for name in {group["data"] for group in GROUPS.values()} & {"ui.en-de", *files}:
         data = load(name, *(files[name].split(",") if name in files else (None,) * 3))
-        corpora = {part: getattr(data, part) for part in ("train", "valid", "test")}
+        corpora = {"train": data.train, "valid": data.valid, "test": data.test}
         text = {part: [corpus.sources, corpus.targets] for part, corpus in corpora.items()}
         (folder / f"{name}.json").write_text(json.dumps(text))
         for size in {group["vocab"] for group in GROUPS.values() if group["data"] == name}:

@@ -55,6 +55,19 @@ REFLECTION = {
     "tasks/predictor.py Predictor.become": "a predictor that has learned is of another task",
     "text/sentence_pieces.py SentencePieceModel.without": "a message has four ids of one kind",
 }
+# The same outside the library.
+REFLECTION_OUTSIDE = {
+    "recipes/lib/pages/answers.py AdjustableModel.__getattr__": "stands for a model",
+    "recipes/lib/progress.py _Fitted.__getattr__": "stands for the terminal",
+    "benchmarks/apart.py the module": "runs a function of any benchmark in a process of its own",
+    "benchmarks/detection.py peer_model.exchange_norms": "PyTorch has a layer by its name",
+    "benchmarks/keywords.py _parts": "compares the arguments of parts by their names",
+    "benchmarks/large_models.py class_of": "a published configuration names its class",
+    "benchmarks/large_models.py convert": "a published configuration names its dtype",
+    "benchmarks/large_models.py hugging_face": "PyTorch has a dtype by its name",
+    "benchmarks/model_sizes.py parameters": "makes each model of a table",
+    "benchmarks/training.py pytorch_rates": "PyTorch has a dtype by its name",
+}
 
 # Private attribute of Keras -> why it is used or overridden.
 PRIVATE_NAMES = {
@@ -403,6 +416,32 @@ def test_reflection_is_listed_with_its_reason():
         if path.parts[0] != "saving"
     }
     assert_listed(places, REFLECTION)
+
+
+def test_reflection_outside_the_library_is_listed_with_its_reason():
+    places = {
+        f"{path.relative_to(ROOT).as_posix()} {function}"
+        for folder in ("recipes", "benchmarks")
+        for path in sorted((ROOT / folder).rglob("*.py"))
+        for function in ReflectionFinder(ast.parse(path.read_text(encoding="utf-8"))).functions
+    }
+    assert_listed(places, REFLECTION_OUTSIDE)
+
+
+def test_few_own_classes_stand_above_a_class_of_recipes_and_benchmarks():
+    bases = collections.defaultdict(set)
+    for folder in ("recipes", "benchmarks"):
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                if isinstance(node, ast.ClassDef):
+                    names = {ast.unparse(base).rpartition(".")[2] for base in node.bases}
+                    bases[node.name] |= names - {node.name}
+
+    def number_above(name):
+        return max((1 + number_above(base) for base in bases.get(name, ())), default=0)
+
+    # A class of the library has at most MOST_BASES above itself.
+    assert {name for name in bases if number_above(name) > MOST_BASES} == set()
 
 
 def test_private_names_of_keras_are_listed_with_their_reason(classes):
