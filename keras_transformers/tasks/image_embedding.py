@@ -7,7 +7,7 @@ import keras
 import tensorflow as tf
 
 from keras_transformers.core.types import StrPath
-from keras_transformers.data.columns import Chosen
+from keras_transformers.data.table_files import Chosen
 from keras_transformers.tasks.conversion import Program, _of_pixels, of_images
 from keras_transformers.tasks.image_classification import ImageClassifierFitting
 from keras_transformers.tasks.image_requests import ImagePredictor, decoded_pixels

@@ -9,8 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformers.core.types import StrPath
-from keras_transformers.detection import best_answers
-from keras_transformers.detection.boxes import Answers
+from keras_transformers.detection import Answers, best_answers
 from keras_transformers.models.set_detector import SetDetector
 from keras_transformers.tasks.conversion import Program, _pixels, of_images
 from keras_transformers.tasks.fitting import Answering

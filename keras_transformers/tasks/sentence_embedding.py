@@ -9,7 +9,7 @@ import keras
 import tensorflow as tf
 
 from keras_transformers.core.types import Array, StrPath, Tokenizer
-from keras_transformers.data.columns import Chosen
+from keras_transformers.data.table_files import Chosen
 from keras_transformers.generation.request import padding_of
 from keras_transformers.models.text_heads import pooled_tokens
 from keras_transformers.tasks.conversion import Program, _of_ids, of_texts

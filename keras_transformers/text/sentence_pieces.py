@@ -19,15 +19,19 @@ import tensorflow as tf
 
 from keras_transformers.core.imports import needed_by
 from keras_transformers.core.types import Array, Strings, StrPath
-from keras_transformers.text.host import check_ops, has_ops, joined, package, ragged
 from keras_transformers.text.tokenizers import (
     Context,
     GivenIds,
     Marks,
+    check_ops,
     given_ids,
     given_row,
     given_texts,
+    has_ops,
     in_marks,
+    joined,
+    package,
+    ragged,
 )
 
 Normalization: TypeAlias = Literal["nmt_nfkc", "nfkc", "nmt_nfkc_cf", "nfkc_cf", "none"]
