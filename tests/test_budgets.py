@@ -122,7 +122,7 @@ SINGLE_IMPORTER = {
     "pretrained.segformer": "a family of models; `folder` lists all families",
     "pretrained.swin": "a family of models; `folder` lists all families",
     "pretrained.transformer": "a family of models; `folder` lists all families",
-    "text.in_graph.program": "with `fast`, 900 lines; ops of a graph, and a tokenizer",
+    "text.in_graph_program": "with `fast`, 900 lines; ops of a graph, and a tokenizer",
 }
 # The same in the package of tasks.
 SINGLE_IMPORTER_OF_TASKS = {

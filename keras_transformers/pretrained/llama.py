@@ -7,23 +7,7 @@ from typing import Any
 
 import keras
 
-from keras_transformers.layers import (
-    CausalSelfAttention,
-    DecoderBlock,
-    GatedFeedForward,
-    Llama3Scaling,
-    LocalAttention,
-    LongRopeScaling,
-    NormalizedScore,
-    OffsetRMSNormalization,
-    RotaryEmbedding,
-    RotaryScaling,
-    SandwichDecoderBlock,
-    ScaledDotScore,
-    Score,
-    SoftCapScore,
-    YarnScaling,
-)
+from keras_transformers import layers
 from keras_transformers.layers.parts import serialized
 from keras_transformers.models import LanguageModel, SpanHead, TextEmbedding
 from keras_transformers.pretrained.family import (
@@ -122,25 +106,25 @@ def _read_rope(config: Config, partial: bool) -> dict[str, Any]:
         raise ValueError(message) from None
 
 
-def _scaling(kind: str, given: Config, config: Config) -> RotaryScaling:
+def _scaling(kind: str, given: Config, config: Config) -> layers.RotaryScaling:
     most = config["max_position_embeddings"]
     original = config.get(
         "original_max_position_embeddings", given.get("original_max_position_embeddings", most)
     )
     if kind == "llama3":
         ends = (given["low_freq_factor"], given["high_freq_factor"])
-        return Llama3Scaling(given["factor"], original, *map(float, ends))
+        return layers.Llama3Scaling(given["factor"], original, *map(float, ends))
     factor, gain = given.get("factor", most / original), given.get("attention_factor")
     if kind == "longrope":
         if gain is None:
             gain = math.sqrt(1 + math.log(max(factor, 1)) / math.log(original))
-        return LongRopeScaling(given["short_factor"], given["long_factor"], original, gain)
+        return layers.LongRopeScaling(given["short_factor"], given["long_factor"], original, gain)
     scales: list[Any] = [given.get(name) for name in ("mscale", "mscale_all_dim")]
     if gain is None and all(scales):
         above, below = (0.1 * scale * math.log(max(factor, 1)) + 1 for scale in scales)
         gain = above / below
     turns = {"fast": given.get("beta_fast") or 32, "slow": given.get("beta_slow") or 1}
-    return YarnScaling(factor, original, gain, **turns, whole=given.get("truncate", True))
+    return layers.YarnScaling(factor, original, gain, **turns, whole=given.get("truncate", True))
 
 
 def _write_rope(given: dict[str, Any], partial: bool) -> dict[str, Any]:
@@ -156,7 +140,7 @@ def _write_rope(given: dict[str, Any], partial: bool) -> dict[str, Any]:
     if scaling is None:
         return config
     if scaling == "yarn":
-        scaling = YarnScaling(found["scaling_factor"], found["original_length"])
+        scaling = layers.YarnScaling(found["scaling_factor"], found["original_length"])
     if isinstance(scaling, dict):
         scaling = keras.saving.deserialize_keras_object(scaling)
     written = _written(scaling, found["scaling_factor"])
@@ -172,13 +156,13 @@ def _written(scaling: Any, factor: float) -> dict[str, Any]:
     if scaling == "linear":
         return {"rope_type": "linear", "factor": factor}
     length = {"original_max_position_embeddings": getattr(scaling, "original_length", None)}
-    if type(scaling) is Llama3Scaling:
+    if type(scaling) is layers.Llama3Scaling:
         ends = {"low_freq_factor": scaling.slow, "high_freq_factor": scaling.fast}
         return {"rope_type": "llama3", "factor": scaling.factor, **ends, **length}
-    if type(scaling) is LongRopeScaling:
+    if type(scaling) is layers.LongRopeScaling:
         factors = {"short_factor": list(scaling.short), "long_factor": list(scaling.long)}
         return {"rope_type": "longrope", **factors, "attention_factor": scaling.gain, **length}
-    if type(scaling) is YarnScaling:
+    if type(scaling) is layers.YarnScaling:
         turns = {"beta_fast": scaling.fast, "beta_slow": scaling.slow, "truncate": scaling.whole}
         gain = {"attention_factor": scaling.gain}
         return {"rope_type": "yarn", "factor": scaling.factor, **gain, **turns, **length}
@@ -305,7 +289,7 @@ def read_language_model(model: LanguageModel) -> dict[str, Any]:
     widths = {"key_dim": mixer.key_dim, "num_key_value_heads": mixer.num_key_value_heads}
     widths["value_dim"] = key_dim if mixer.value_dim == key_dim else None
     windows = [
-        layer.mixer.window_size if isinstance(layer.mixer, LocalAttention) else None
+        layer.mixer.window_size if isinstance(layer.mixer, layers.LocalAttention) else None
         for layer in model.decoder_blocks
     ]
     return {
@@ -330,18 +314,18 @@ def read_language_model(model: LanguageModel) -> dict[str, Any]:
         "windows": windows if any(windows) else None,
         **_read_score(mixer.score),
         "mlp_bias": block.feed_forward.use_bias,
-        "gemma": isinstance(block, SandwichDecoderBlock),
+        "gemma": isinstance(block, layers.SandwichDecoderBlock),
         **read_decoder_head(model.head),
     }
 
 
-def _read_score(score: Score) -> dict[str, Any]:
-    cap = score.cap if isinstance(score, SoftCapScore) else None
-    normalized = isinstance(score, NormalizedScore)
+def _read_score(score: layers.Score) -> dict[str, Any]:
+    cap = score.cap if isinstance(score, layers.SoftCapScore) else None
+    normalized = isinstance(score, layers.NormalizedScore)
     return {"normalized": normalized, "score_scale": score.scale, "score_cap": cap}
 
 
-def _block(arguments: dict[str, Any], window: int | None) -> DecoderBlock:
+def _block(arguments: dict[str, Any], window: int | None) -> layers.DecoderBlock:
     settings: dict[str, Any] = {
         "key_dim": arguments["head_dim"],
         "num_key_value_heads": arguments["num_key_value_heads"],
@@ -349,18 +333,18 @@ def _block(arguments: dict[str, Any], window: int | None) -> DecoderBlock:
         "dropout": arguments["attention_dropout"],
         "use_bias": arguments["attention_bias"],
         "score": _score(arguments),
-        "position": RotaryEmbedding(**arguments["rope"]),
+        "position": layers.RotaryEmbedding(**arguments["rope"]),
     }
     if window is None:
-        attention = CausalSelfAttention(arguments["num_heads"], **settings)
+        attention = layers.CausalSelfAttention(arguments["num_heads"], **settings)
     else:
-        attention = LocalAttention(arguments["num_heads"], window, causal=True, **settings)
-    block = SandwichDecoderBlock if arguments["gemma"] else DecoderBlock
+        attention = layers.LocalAttention(arguments["num_heads"], window, causal=True, **settings)
+    block = layers.SandwichDecoderBlock if arguments["gemma"] else layers.DecoderBlock
     return block(
         dropout=arguments.get("dropout", 0.0),
         norm_first=True,
         mixer=attention,
-        feed_forward=GatedFeedForward(
+        feed_forward=layers.GatedFeedForward(
             arguments["mlp_dim"], arguments["activation"], use_bias=arguments["mlp_bias"]
         ),
         norm=_norm(arguments),
@@ -368,17 +352,17 @@ def _block(arguments: dict[str, Any], window: int | None) -> DecoderBlock:
 
 
 def _norm(arguments: dict[str, Any]) -> keras.layers.Layer:
-    kind = OffsetRMSNormalization if arguments["gemma"] else keras.layers.RMSNormalization
+    kind = layers.OffsetRMSNormalization if arguments["gemma"] else keras.layers.RMSNormalization
     return kind(epsilon=arguments["norm_epsilon"])
 
 
-def _score(arguments: dict[str, Any]) -> Score:
+def _score(arguments: dict[str, Any]) -> layers.Score:
     scale = arguments["score_scale"]
     if arguments["normalized"]:
-        return NormalizedScore(_norm(arguments), scale)
+        return layers.NormalizedScore(_norm(arguments), scale)
     if arguments["score_cap"] is not None:
-        return SoftCapScore(arguments["score_cap"], scale)
-    return ScaledDotScore(scale)
+        return layers.SoftCapScore(arguments["score_cap"], scale)
+    return layers.ScaledDotScore(scale)
 
 
 LAYER = "model.layers.{i}"

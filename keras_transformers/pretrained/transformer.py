@@ -7,21 +7,8 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_transformers import layers
 from keras_transformers.core.types import Array
-from keras_transformers.layers import (
-    CausalSelfAttention,
-    CrossAttention,
-    DecoderBlock,
-    EncoderBlock,
-    FeedForward,
-    GatedFeedForward,
-    PositionalEncoding,
-    PositionEmbedding,
-    RelativePositionBias,
-    SelfAttention,
-    TokenEmbedding,
-    sinusoidal_encoding,
-)
 from keras_transformers.models import Transformer
 from keras_transformers.pretrained.family import (
     Combined,
@@ -76,20 +63,20 @@ def make_translator(arguments: dict[str, Any]) -> Transformer:
         dropout=arguments["dropout"],
         embedding=target if arguments["shared"] else both,
         positions=_positions(arguments),
-        encoder_block=EncoderBlock(
-            mixer=SelfAttention(heads, **attention),
+        encoder_block=layers.EncoderBlock(
+            mixer=layers.SelfAttention(heads, **attention),
             **_shared_parts(arguments, arguments["mlp_dim"]),
         ),
-        decoder_block=DecoderBlock(
-            mixer=CausalSelfAttention(decoder_heads, **attention),
-            cross_attention=CrossAttention(decoder_heads, **attention),
+        decoder_block=layers.DecoderBlock(
+            mixer=layers.CausalSelfAttention(decoder_heads, **attention),
+            cross_attention=layers.CrossAttention(decoder_heads, **attention),
             **_shared_parts(arguments, arguments["decoder_mlp_dim"]),
         ),
     )
 
 
-def _table(arguments: dict[str, Any], rows: int, logits_bias: bool) -> TokenEmbedding:
-    return TokenEmbedding(
+def _table(arguments: dict[str, Any], rows: int, logits_bias: bool) -> layers.TokenEmbedding:
+    return layers.TokenEmbedding(
         rows,
         arguments["hidden_dim"],
         arguments["scale_embedding"],
@@ -101,17 +88,19 @@ def _table(arguments: dict[str, Any], rows: int, logits_bias: bool) -> TokenEmbe
 def _positions(arguments: dict[str, Any]) -> Any:
     """Makes sines as Marian has them, or as fairseq; or two tables, each with a norm behind it."""
     if arguments["positions"] == "halves":
-        return PositionalEncoding(layout="halves")
+        return layers.PositionalEncoding(layout="halves")
     if arguments["positions"] == "fairseq":
         # Its slowest rate is 1 / 10000 itself; and positions are numbered from the padding's on.
         width = arguments["hidden_dim"]
         if width % 2 or width < 4:
             raise ValueError(f"`d_model` must be even and at least 4. Received: {width}")
         slowest = 10000.0 ** (width / (width - 2))
-        return PositionalEncoding(slowest, "add", "halves", arguments["padding_id"] + 1)
+        return layers.PositionalEncoding(slowest, "add", "halves", arguments["padding_id"] + 1)
     norm = keras.layers.LayerNormalization(epsilon=EPSILON)
     rows = arguments["table_rows"]
-    source, target = (PositionEmbedding(rows, first_position=OFFSET, norm=norm) for _ in range(2))
+    source, target = (
+        layers.PositionEmbedding(rows, first_position=OFFSET, norm=norm) for _ in range(2)
+    )
     return source, target
 
 
@@ -119,7 +108,7 @@ def _shared_parts(arguments: dict[str, Any], mlp_dim: int) -> dict[str, Any]:
     """Returns the arguments of a block that are the same in encoder and decoder."""
     return {
         "dropout": arguments["dropout"],
-        "feed_forward": FeedForward(mlp_dim, arguments["activation"]),
+        "feed_forward": layers.FeedForward(mlp_dim, arguments["activation"]),
         "norm_first": arguments["norm_first"],
         "norm": keras.layers.LayerNormalization(epsilon=EPSILON),
     }
@@ -154,7 +143,7 @@ def read_translator(model: Transformer) -> dict[str, Any]:
         "activation": keras.activations.serialize(encoder.feed_forward.activation),
     }
     positions = model.source_positions
-    if isinstance(positions, PositionEmbedding):
+    if isinstance(positions, layers.PositionEmbedding):
         return {**arguments, "positions": "learned", "table_rows": positions.max_length}
     kind = "fairseq" if positions.first_position else "halves"
     return {**arguments, "positions": kind}
@@ -171,7 +160,7 @@ SHARED: Mappings = [
 
 
 def _sines(shape: tuple[int, ...]) -> Array:
-    table = sinusoidal_encoding(ops.arange(shape[0]), shape[1], layout="halves")
+    table = layers.sinusoidal_encoding(ops.arange(shape[0]), shape[1], layout="halves")
     return np.asarray(ops.convert_to_numpy(table))
 
 
@@ -466,7 +455,7 @@ def make_t5(arguments: dict[str, Any]) -> Transformer:
     attention = {name: arguments[name] for name in ("num_heads", "key_dim", "dropout")}
     attention |= {"use_bias": False, "score": "dot"}
     gated, activation = arguments["network"]
-    network = GatedFeedForward if gated else FeedForward
+    network = layers.GatedFeedForward if gated else layers.FeedForward
     dropout = arguments["dropout"]
     parts = {
         "dropout": dropout,
@@ -477,7 +466,7 @@ def make_t5(arguments: dict[str, Any]) -> Transformer:
     return Transformer(
         num_layers=(arguments["num_layers"], arguments["num_decoder_layers"]),
         dropout=dropout,
-        embedding=TokenEmbedding(
+        embedding=layers.TokenEmbedding(
             arguments["vocab_size"],
             arguments["hidden_dim"],
             scale=False,
@@ -486,13 +475,13 @@ def make_t5(arguments: dict[str, Any]) -> Transformer:
             tie_weights=arguments["tied"],
         ),
         positions=(
-            RelativePositionBias(buckets, distance, bidirectional=True),
-            RelativePositionBias(buckets, distance, bidirectional=False),
+            layers.RelativePositionBias(buckets, distance, bidirectional=True),
+            layers.RelativePositionBias(buckets, distance, bidirectional=False),
         ),
-        encoder_block=EncoderBlock(mixer=SelfAttention(**attention), **parts),
-        decoder_block=DecoderBlock(
-            mixer=CausalSelfAttention(**attention),
-            cross_attention=CrossAttention(**attention),
+        encoder_block=layers.EncoderBlock(mixer=layers.SelfAttention(**attention), **parts),
+        decoder_block=layers.DecoderBlock(
+            mixer=layers.CausalSelfAttention(**attention),
+            cross_attention=layers.CrossAttention(**attention),
             **parts,
         ),
     )
@@ -515,7 +504,7 @@ def read_t5(model: Transformer) -> dict[str, Any]:
         "num_heads": block.mixer.num_heads,
         "key_dim": block.mixer.key_dim,
         "mlp_dim": network.mlp_dim,
-        "network": (isinstance(network, GatedFeedForward), activation),
+        "network": (isinstance(network, layers.GatedFeedForward), activation),
         "dropout": model.configuration.dropout,
         "norm_epsilon": block.mixer_norm.epsilon,
         "num_buckets": bias.num_buckets,
@@ -529,7 +518,7 @@ def _t5_mappings(model: Transformer) -> Mappings:
         WeightMapping("source_embedding/token_embedding", T5_TABLES[0], also=also),
         WeightMapping("source_embedding/output_embedding", T5_HEAD),
     ]
-    gated = isinstance(model.encoder_blocks[0].feed_forward, GatedFeedForward)
+    gated = isinstance(model.encoder_blocks[0].feed_forward, layers.GatedFeedForward)
     network = (("gate", "wi_0"), ("hidden", "wi_1")) if gated else (("hidden", "wi"),)
     linear = {
         "feed_forward": (*network, ("output", "wo")),

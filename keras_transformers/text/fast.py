@@ -11,8 +11,8 @@ import tensorflow as tf
 
 from keras_transformers.core.types import Strings
 from keras_transformers.text.cutting import valid
-from keras_transformers.text.in_graph.program import Program
-from keras_transformers.text.in_graph.splitting import Inexpressible
+from keras_transformers.text.in_graph_program import Program
+from keras_transformers.text.in_graph_splitting import Inexpressible
 from keras_transformers.text.tokenizers import (
     FromDefinition,
     GivenIds,
