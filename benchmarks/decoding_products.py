@@ -28,7 +28,7 @@ def blocks(kind):
     import keras
     from keras import ops
 
-    from keras_transformers.layers.projections import project_token
+    from keras_transformers.layers.attention.scores import project_token
 
     layers = []
     for _ in range(LAYERS):

@@ -1,7 +1,7 @@
 """Streams of files larger than memory: any number of shards, from any step on."""
 
-from keras_transformers.data.shard_streams import Encoded, Journal, ShardStream
 from keras_transformers.data.shards import Block, LeftOut, Position, Shards, as_texts
+from keras_transformers.data.streams import Encoded, Journal, ShardStream
 
 __all__ = [
     "Block",

@@ -10,10 +10,14 @@ Columns whose names are not known are taken in their order. Where rows are dicts
 the order of the first row for all of them.
 """
 
-from keras_transformers.data.columns import LABELS, PAIRS, TEXTS, Chosen, Column
 from keras_transformers.data.table_files import (
     ENDINGS,
+    LABELS,
     NAMED_ENDINGS,
+    PAIRS,
+    TEXTS,
+    Chosen,
+    Column,
     ending,
     files_of,
     fitting_files,

@@ -27,8 +27,8 @@ PACKAGE = ROOT / "keras_transformers"
 READING_PAGE = ROOT / "docs" / "contributing" / "reading.md"
 # What is measured today where a budget is not reached. These numbers may only become smaller.
 EXCEPTIONS = {
-    "Transformer, decoding step": Size(26, 11),
-    "recipes.translation": Size(60, 15),
+    "Transformer, decoding step": Size(26, 10),
+    "recipes.translation": Size(60, 14),
     "recipes.vit": Size(27, 9),
 }
 
@@ -46,8 +46,8 @@ REFLECTION = {
     "layers/base.py disown_adapters": "a layer gets its own class back",
     "layers/parts.py constructor_arguments": "`get_config` must have each argument of a part",
     "layers/parts.py arguments_of_call": "a part may take no mask; only its signature says so",
-    "models/calibration.py _seen": "Keras names the method after the mode of quantisation",
-    "models/calibration.py _seen.through_call.call": "Keras names the flag after the mode",
+    "models/base.py _seen": "Keras names the method after the mode of quantisation",
+    "models/base.py _seen.through_call.call": "Keras names the flag after the mode",
     "models/detr_queries.py PointProposals.build": "four layers become attributes by their names",
     "pretrained/adapter_weights.py as_adapted": "a layer has the adapter's methods for one read",
     "data/table_files.py _feature": "protobuf gives the name of the field that is set",
@@ -109,27 +109,20 @@ PRIVATE_NAMES = {
 # Documented: `os._exit` and the methods of named tuples.
 PRIVATE_IN_PYTHON = {"_asdict", "_exit", "_fields", "_replace"}
 
-# Private files that one other file imports; each may become a part of that file.
+# Private file that one other file imports -> why it is no part of that file.
 SINGLE_IMPORTER = {
-    "layers.attention.kernels",
-    "models.calibration",
-    "pretrained.adapter_weights",
-    "pretrained.beit",
-    "pretrained.bert",
-    "pretrained.clip",
-    "pretrained.deformable_detr",
-    "pretrained.dinov2",
-    "pretrained.gpt2",
-    "pretrained.llama",
-    "pretrained.modernbert",
-    "pretrained.piece_tokenizers",
-    "pretrained.quantised",
-    "pretrained.segformer",
-    "pretrained.swin",
-    "pretrained.t5",
-    "tasks.translation_inputs",
-    "tasks.translation_signatures",
-    "text.in_graph.program",
+    "layers.attention.kernels": "with `multi_head`, 1,400 lines; kernels have no weights",
+    "pretrained.adapter_weights": "with `adapters`, 1,000 lines; tensors of a file, and our layers",
+    "pretrained.bert": "a family of models; `folder` lists all families",
+    "pretrained.clip": "a family of models; `folder` lists all families",
+    "pretrained.detr": "a family of models; `folder` lists all families",
+    "pretrained.gpt2": "a family of models; `folder` lists all families",
+    "pretrained.segformer": "a family of models; `folder` lists all families",
+    "pretrained.swin": "a family of models; `folder` lists all families",
+    "pretrained.transformer": "a family of models; `folder` lists all families",
+    "text.in_graph_program": "with `fast`, 900 lines; ops of a graph, and a tokenizer",
+    "tasks.translation_inputs": "with `translation`, 950 lines; what a request has besides texts",
+    "tasks.translation_signatures": "with `translation`, 1,150 lines; further signatures",
 }
 
 SAMPLE = """

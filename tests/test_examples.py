@@ -35,7 +35,6 @@ DOCUMENTED += ["loading", "fitting", "shards", "tables"] if ON_TENSORFLOW else [
 SLOW_EXAMPLES = {
     f"keras_transformers.{module}"
     for module in (
-        "alignment.guided",
         "export.detector",
         "export.functions",
         "export.functions_of_images",

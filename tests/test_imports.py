@@ -27,15 +27,14 @@ MAY_IMPORT = {
     "data": [],
     "saving": [],
     "layers": [],
-    "generation": ["data", "layers.masks", "layers.portable"],
+    "generation": ["data", "layers.masks"],
     "detection": ["layers.masks"],
     "training": [
         "data.labels",
         "layers.masks",
         "layers.adapters",
-        "layers.base",  # which layers save the adapters in them
+        "layers.base",  # which layers save the adapters in them, and what a block is
         "layers.low_rank",
-        "layers.rematerialization",  # what a block is
     ],
     "localization": ["data"],
     "text": ["data"],

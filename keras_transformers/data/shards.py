@@ -15,9 +15,15 @@ from typing import Any, NamedTuple, Protocol, Self, TypeAlias
 import numpy as np
 
 from keras_transformers.core.types import Array, StrPath
-from keras_transformers.data.columns import Chosen, Column
 from keras_transformers.data.table_files import ENDINGS as TABLES
-from keras_transformers.data.table_files import NAMED_ENDINGS, ending, fitting_files, read_bytes
+from keras_transformers.data.table_files import (
+    NAMED_ENDINGS,
+    Chosen,
+    Column,
+    ending,
+    fitting_files,
+    read_bytes,
+)
 from keras_transformers.data.tables import account, first_keys, rows_in_memory, rows_of, table_rows
 
 Rows: TypeAlias = Iterator[tuple[int, Any]]  # number and values; or number and why it is left out

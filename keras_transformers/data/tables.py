@@ -14,22 +14,26 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from keras_transformers.core.types import StrPath
-from keras_transformers.data.columns import (
+from keras_transformers.data.table_files import (
     LABELS,
+    NAMED_ENDINGS,
     Chosen,
     Column,
+    Row,
     check_names_differ,
     chosen_columns,
     chosen_key,
+    ending,
+    files_of,
     flat,
     has_usual_name,
     is_header,
     not_found,
     plain,
     positions_of,
+    rows_of_file,
     text_of,
 )
-from keras_transformers.data.table_files import NAMED_ENDINGS, Row, ending, files_of, rows_of_file
 
 
 class Finder:

@@ -1,14 +1,15 @@
 """One run on several devices: JAX through `keras.distribution`, TensorFlow where it is right."""
 
-from keras_transformers.distribution.devices import (
+from keras_transformers.distribution.layouts import (
     Devices,
+    bytes_per_device,
     initialize,
     is_first_host,
+    layout_map,
     leave,
     parse,
     save,
 )
-from keras_transformers.distribution.layouts import bytes_per_device, layout_map
 from keras_transformers.distribution.scope import Guard, check, distribute
 
 __all__ = [

@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 import keras
 
-from keras_transformers.distribution.devices import Devices, parse
 from keras_transformers.distribution.layouts import (
+    Devices,
     ModelParallel,
     batch_size,
     check_can_be_split,
     keras_distribution,
+    parse,
 )
 from keras_transformers.layers import Dropout, regularization
 

@@ -7,9 +7,9 @@ from keras_transformers.generation.constraints import Constraints
 from keras_transformers.generation.decode import decode
 from keras_transformers.generation.generate import generate, generate_all, stream
 from keras_transformers.generation.request import Request
+from keras_transformers.generation.search import Greedy, Sampling
 from keras_transformers.generation.shortlists import Shortlist, Shortlisted
 from keras_transformers.generation.speculative import Speculative
-from keras_transformers.generation.stepwise import Greedy, Sampling
 
 __all__ = [
     "BackPointers",

@@ -7,8 +7,13 @@ import numpy as np
 from keras import ops
 
 from keras_transformers.core.types import BackPointers, Index, Tensor
-from keras_transformers.generation.constraints import Constraints
-from keras_transformers.generation.phrases import Progress, after, next_ids, standing
+from keras_transformers.generation.constraints import (
+    Constraints,
+    Progress,
+    after,
+    next_ids,
+    standing,
+)
 from keras_transformers.generation.request import (
     MASKED,
     SMALLEST,

@@ -9,7 +9,7 @@ import numpy as np
 from keras_transformers.core.types import Array, Ids
 from keras_transformers.generation.beam import BeamSearch
 from keras_transformers.generation.boundaries import StopStrings
-from keras_transformers.generation.compiled import run_batch, run_in_parts, uniform_of
+from keras_transformers.generation.decode import run_batch, run_in_parts, uniform_of
 from keras_transformers.generation.inputs import (
     CacheType,
     buckets,
@@ -38,8 +38,7 @@ from keras_transformers.generation.request import (
     padding_of,
     vocabularies_of,
 )
-from keras_transformers.generation.search import Search
-from keras_transformers.generation.stepwise import Greedy
+from keras_transformers.generation.search import Greedy, Search
 
 NO_LIMIT = 1 << 30  # on the positions of a prompt
 

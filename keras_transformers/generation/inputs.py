@@ -16,9 +16,8 @@ from keras_transformers.generation.request import (
     reads_sources,
     vocabularies_of,
 )
-from keras_transformers.generation.search import Search
+from keras_transformers.generation.search import Greedy, Sampling, Search
 from keras_transformers.generation.speculative import Speculative
-from keras_transformers.generation.stepwise import Greedy, Sampling
 
 CacheDtype = Literal["float32", "float16", "bfloat16", "int8"]
 CacheType: TypeAlias = CacheDtype | None

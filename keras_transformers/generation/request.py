@@ -9,8 +9,8 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_transformers.core.backend import KERNELS
 from keras_transformers.core.types import BackPointers, Index, Tensor
-from keras_transformers.layers.portable import KERNELS
 
 MASKED = -1e9  # score of what must not be chosen; finite, so that sums stay finite
 IMPOSSIBLE = -(2.0**28)  # a forced token that the model excludes: above `MASKED`, and exact

@@ -21,9 +21,8 @@ from keras_transformers.generation.request import (
     padding_of,
     vocabularies_of,
 )
-from keras_transformers.generation.search import Search, Step
+from keras_transformers.generation.search import Greedy, Search, Step
 from keras_transformers.generation.speculative import Speculative
-from keras_transformers.generation.stepwise import Greedy
 
 AT_ONCE = 1 << 22  # pairs of tokens that are in memory as floats together
 

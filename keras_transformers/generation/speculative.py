@@ -23,8 +23,7 @@ from keras_transformers.generation.request import (
     vocabularies_of,
     write_at,
 )
-from keras_transformers.generation.search import Search, Step
-from keras_transformers.generation.stepwise import Greedy, Sampling, drawn
+from keras_transformers.generation.search import Greedy, Sampling, Search, Step, drawn
 
 DRAWS = 3  # random numbers of a position: for the draft, for its acceptance, for what replaces it
 

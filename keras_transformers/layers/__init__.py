@@ -32,6 +32,7 @@ from keras_transformers.layers.attention.windows import (
     partition_windows,
     shifted_window_mask,
 )
+from keras_transformers.layers.base import rematerialized_blocks
 from keras_transformers.layers.blocks.conditional import (
     ConditionalDecoderBlock,
     FirstConditionalDecoderBlock,
@@ -120,7 +121,6 @@ from keras_transformers.layers.regularization import (
     OffsetRMSNormalization,
     keep_mask,
 )
-from keras_transformers.layers.rematerialization import rematerialized_blocks
 
 __all__ = [
     "ALiBi",

@@ -6,10 +6,9 @@ import keras
 from keras import ops
 
 from keras_transformers.core.types import Activation, Index, LayerOptions, Shape, Tensor
-from keras_transformers.layers.base import BaseLayer
+from keras_transformers.layers.base import BaseLayer, Rematerialized
 from keras_transformers.layers.checks import check_floating
 from keras_transformers.layers.patches import check_map
-from keras_transformers.layers.rematerialization import Rematerialized
 
 
 class Depthwise(keras.layers.DepthwiseConv2D):

@@ -11,14 +11,13 @@ import numpy as np
 from keras import ops
 from keras.quantizers import abs_max_quantize
 
-from keras_transformers.core.backend import custom_gradient
+from keras_transformers.core.backend import KERNELS, custom_gradient
 from keras_transformers.core.types import Array, LayerOptions, Shape, Tensor
 from keras_transformers.layers.adapters import Adapted
 from keras_transformers.layers.base import BaseLayer
 from keras_transformers.layers.checks import as_ids, check_ids, refuse
 from keras_transformers.layers.low_rank import LowRank
 from keras_transformers.layers.masks import combine_masks
-from keras_transformers.layers.portable import KERNELS
 
 BLOCKS = 8  # as many as rows would be slow
 FEW = 32  # rows up to which blocks of the table are quicker than the whole

@@ -7,11 +7,11 @@ from keras import ops
 
 from keras_transformers.core.backend import custom_gradient
 from keras_transformers.core.types import Activation, LayerOptions, Shape, Tensor
+from keras_transformers.layers.attention.scores import project_token
 from keras_transformers.layers.base import BaseLayer, ReadByBuild, is_output_first
 from keras_transformers.layers.checks import rate, whole_number
 from keras_transformers.layers.convolutions import Depthwise
 from keras_transformers.layers.patches import check_map
-from keras_transformers.layers.projections import project_token
 from keras_transformers.layers.regularization import Dropout
 
 

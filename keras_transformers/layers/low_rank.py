@@ -11,8 +11,8 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_transformers.core.backend import KERNELS
 from keras_transformers.core.types import Array, Shape, Tensor
-from keras_transformers.layers.portable import KERNELS
 
 
 @dataclasses.dataclass(frozen=True)

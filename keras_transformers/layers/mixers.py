@@ -10,9 +10,9 @@ from typing import Any, Literal, Unpack
 import keras
 from keras import ops
 
-from keras_transformers.core.assertions import at_most, require, same
+from keras_transformers.core.backend import at_most, require, same
 from keras_transformers.core.types import Activation, LayerOptions, MaybeWeights, Shape, Tensor
-from keras_transformers.layers.attention.scores import masked_softmax
+from keras_transformers.layers.attention.scores import batch_size, masked_softmax
 from keras_transformers.layers.base import BaseLayer, ReadByBuild, frozen_like, output_spec_of_call
 from keras_transformers.layers.checks import check_sequence, named, rate, refuse, whole_number
 from keras_transformers.layers.masks import (
@@ -22,7 +22,6 @@ from keras_transformers.layers.masks import (
     given_pairs,
     hide_padding,
 )
-from keras_transformers.layers.projections import batch_size
 from keras_transformers.layers.regularization import Dropout, Orthogonal
 
 

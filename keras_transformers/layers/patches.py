@@ -7,7 +7,7 @@ from typing import Any, Unpack
 import keras
 from keras import ops
 
-from keras_transformers.core.assertions import at_most, divides, require, same
+from keras_transformers.core.backend import at_most, divides, require, same
 from keras_transformers.core.types import (
     Array,
     Index,

@@ -2,7 +2,6 @@
 
 from keras_transformers.models.deformable_detr import DeformableDETR
 from keras_transformers.models.detr import DETR
-from keras_transformers.models.detr_backbone import FeatureMap, FeatureMaps
 from keras_transformers.models.detr_queries import (
     AnchorQueries,
     LearnedQueries,
@@ -21,6 +20,7 @@ from keras_transformers.models.pvt import PVT
 from keras_transformers.models.recurrent import RecurrentTranslator
 from keras_transformers.models.resnet import ResNet
 from keras_transformers.models.segformer import SegFormer
+from keras_transformers.models.set_detector import FeatureMap, FeatureMaps
 from keras_transformers.models.swin import Swin
 from keras_transformers.models.text_encoder import TextEncoder
 from keras_transformers.models.text_heads import (

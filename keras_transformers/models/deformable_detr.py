@@ -11,17 +11,15 @@ from keras_transformers.detection import SetCriterion
 from keras_transformers.layers import DeformableDecoderBlock, DeformableEncoderBlock
 from keras_transformers.layers.parts import Prototype, arguments_of_call, part, serialized_parts
 from keras_transformers.models.base import refuse_beside
-from keras_transformers.models.detr_backbone import (
+from keras_transformers.models.detr_queries import DeformableQueries, PointProposals, PointQueries
+from keras_transformers.models.set_detector import (
     BackboneName,
     FeatureMaps,
     LevelMemory,
     Levels,
-    as_feature_maps,
-)
-from keras_transformers.models.detr_queries import DeformableQueries, PointProposals, PointQueries
-from keras_transformers.models.set_detector import (
     SetDetector,
     SetDetectorConfiguration,
+    as_feature_maps,
     pair_of_layers,
     parts_of_variant,
     serialized_criterion,

@@ -10,12 +10,6 @@ from keras_transformers.core.types import Config, LayerOptions, Part, Tensor
 from keras_transformers.detection import SetCriterion
 from keras_transformers.layers import relative_coordinates
 from keras_transformers.layers.parts import part, serialized_parts
-from keras_transformers.models.detr_backbone import (
-    BackboneName,
-    FeatureMap,
-    as_feature_map,
-    mask_of_map,
-)
 from keras_transformers.models.detr_queries import (
     AnchorQueries,
     LearnedQueries,
@@ -26,10 +20,14 @@ from keras_transformers.models.detr_queries import (
 )
 from keras_transformers.models.set_detector import (
     NUMBERS,
+    BackboneName,
+    FeatureMap,
     SetDetector,
     SetDetectorConfiguration,
+    as_feature_map,
     block_prototypes,
     default_blocks,
+    mask_of_map,
     pair_of_layers,
     parts_of_variant,
     serialized_criterion,

@@ -7,14 +7,13 @@ from typing import Any, NamedTuple, Unpack
 import keras
 from keras import ops
 
-from keras_transformers.core.assertions import at_most, require
+from keras_transformers.core.backend import at_most, require
 from keras_transformers.core.types import Config, Index, LayerOptions, Shape, Tensor
 from keras_transformers.layers import sinusoidal_coordinates
 from keras_transformers.layers.base import BaseLayer
 from keras_transformers.layers.checks import whole_number
 from keras_transformers.layers.masks import hide_padding
-from keras_transformers.models.detr_backbone import LevelMemory, middles
-from keras_transformers.models.set_detector import Heads, network
+from keras_transformers.models.set_detector import Heads, LevelMemory, middles, network
 
 PROPOSAL_SIZE = 0.2  # of a proposal's box before it is moved, as a share of the image
 

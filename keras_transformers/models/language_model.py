@@ -6,6 +6,7 @@ from typing import Any, Literal, Self, TypeAlias, Unpack
 import keras
 from keras import ops
 
+from keras_transformers import layers
 from keras_transformers.core.types import (
     Activation,
     BackPointers,
@@ -14,15 +15,6 @@ from keras_transformers.core.types import (
     Part,
     Shape,
     Tensor,
-)
-from keras_transformers.layers import (
-    CausalSelfAttention,
-    DecoderBlock,
-    FeedForward,
-    GatedFeedForward,
-    RotaryEmbedding,
-    TokenEmbedding,
-    gelu_tanh,
 )
 from keras_transformers.models.base import (
     check_changes,
@@ -110,25 +102,25 @@ def decoder_block(
     style: Style = "gpt2",
     num_key_value_heads: int | None = None,
     attention_dropout: float | None = None,
-    activation: Activation | None = gelu_tanh,
+    activation: Activation | None = layers.gelu_tanh,
     norm_epsilon: float = 1e-5,
-) -> DecoderBlock:
+) -> layers.DecoderBlock:
     """A block of a style; the rate on the attention weights is by default `dropout` too."""
     modern = style == "modern"
-    attention = CausalSelfAttention(
+    attention = layers.CausalSelfAttention(
         num_heads,
         dropout=dropout if attention_dropout is None else attention_dropout,
         use_bias=not modern,
         num_key_value_heads=num_key_value_heads,
-        position=RotaryEmbedding() if modern else None,
+        position=layers.RotaryEmbedding() if modern else None,
     )
     network = (
-        GatedFeedForward(mlp_dim, "silu", use_bias=False)
+        layers.GatedFeedForward(mlp_dim, "silu", use_bias=False)
         if modern
-        else FeedForward(mlp_dim, activation)
+        else layers.FeedForward(mlp_dim, activation)
     )
     norm = keras.layers.RMSNormalization if modern else keras.layers.LayerNormalization
-    return DecoderBlock(
+    return layers.DecoderBlock(
         dropout=dropout,
         norm_first=True,
         mixer=attention,
@@ -246,7 +238,7 @@ class LanguageModel(TextModel):
     reads_sources = False
 
     defaults = {"hidden_dim": 768, "num_heads": 12, "mlp_dim": 3072, "max_length": 1024}
-    block_kind = DecoderBlock
+    block_kind = layers.DecoderBlock
     block_name = "decoder"
     default_embedding = staticmethod(decoder_embedding)
     default_block = staticmethod(decoder_block)
@@ -288,7 +280,7 @@ class LanguageModel(TextModel):
         """
         return cls(**language_model_arguments(name, vocab_size, changes))
 
-    def output_table(self) -> tuple[TokenEmbedding, list[Any]] | None:
+    def output_table(self) -> tuple[layers.TokenEmbedding, list[Any]] | None:
         """Returns table and biases of the logits; None with a head, such as one with a soft cap."""
         return super().output_table() if self.head is None else None
 

@@ -9,7 +9,7 @@ import keras
 from keras import ops
 
 from keras_transformers.core.types import Config, Index, LayerOptions, Part, Shape, Tensor
-from keras_transformers.detection.criterion import of_images
+from keras_transformers.detection import of_images
 from keras_transformers.layers import EncoderBlock, patchify, unpatchify
 from keras_transformers.layers.base import frozen_like
 from keras_transformers.layers.parts import Prototype, part, part_or_numbers, serialized

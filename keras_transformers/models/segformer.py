@@ -7,9 +7,9 @@ from typing import Any, Self, Unpack
 import keras
 from keras import ops
 
-from keras_transformers.core.assertions import require_values
+from keras_transformers.core.backend import require_values
 from keras_transformers.core.types import Config, LayerOptions, Shape, Tensor
-from keras_transformers.detection.criterion import of_images
+from keras_transformers.detection import of_images
 from keras_transformers.layers import resize_map
 from keras_transformers.layers.parts import part
 from keras_transformers.models.base import BaseModel, Configuration, check_sizes, transfer

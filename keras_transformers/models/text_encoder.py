@@ -5,15 +5,8 @@ from typing import Any, Literal, Self, TypeAlias, Unpack
 import keras
 from keras import ops
 
+from keras_transformers import layers
 from keras_transformers.core.types import Activation, LayerOptions, Part, ProblemType, Shape, Tensor
-from keras_transformers.layers import (
-    EncoderBlock,
-    FeedForward,
-    GatedFeedForward,
-    RotaryEmbedding,
-    SelfAttention,
-    TokenEmbedding,
-)
 from keras_transformers.models.base import (
     check_changes,
     check_choice,
@@ -137,22 +130,22 @@ def encoder_block(
     attention_dropout: float | None = None,
     activation: Activation | None = "gelu",
     norm_epsilon: float | None = None,
-) -> EncoderBlock:
+) -> layers.EncoderBlock:
     """A block of a style; the rate on the attention weights is by default `dropout` too."""
     weights = dropout if attention_dropout is None else attention_dropout
     modern = style == "modern"
-    attention = SelfAttention(
+    attention = layers.SelfAttention(
         num_heads,
         dropout=weights,
         use_bias=not modern,
-        position=RotaryEmbedding() if modern else None,
+        position=layers.RotaryEmbedding() if modern else None,
     )
     network = (
-        GatedFeedForward(mlp_dim, "gelu", use_bias=False)
+        layers.GatedFeedForward(mlp_dim, "gelu", use_bias=False)
         if modern
-        else FeedForward(mlp_dim, activation)
+        else layers.FeedForward(mlp_dim, activation)
     )
-    return EncoderBlock(
+    return layers.EncoderBlock(
         dropout=dropout,
         norm_first=modern,
         mixer=attention,
@@ -308,7 +301,7 @@ class TextEncoder(TextModel):
     variant_keywords = TextEncoderKeywords.__annotations__
 
     defaults = {"hidden_dim": 768, "num_heads": 12, "mlp_dim": 3072, "max_length": 512}
-    block_kind = EncoderBlock
+    block_kind = layers.EncoderBlock
     block_name = "encoder"
     default_embedding = staticmethod(encoder_embedding)
     default_block = staticmethod(encoder_block)
@@ -317,7 +310,7 @@ class TextEncoder(TextModel):
     def _keep_blocks(self, blocks: list[Any]) -> None:
         self.encoder_blocks = blocks
 
-    def output_table(self) -> tuple[TokenEmbedding, list[Any]] | None:
+    def output_table(self) -> tuple[layers.TokenEmbedding, list[Any]] | None:
         """Returns table and biases of the logits; None unless the head restores masked tokens."""
         if not isinstance(self.head, MaskedLanguageHead):
             return None

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, NoReturn, Self, TypeAlias, Unpack
 import keras
 from keras import ops
 
-from keras_transformers.core.assertions import at_most, require
+from keras_transformers.core.backend import at_most, require
 from keras_transformers.core.types import Index, LayerOptions, Part, ProblemType, Shape, Tensor
 from keras_transformers.layers import (
     Dropout,
@@ -46,10 +46,10 @@ from keras_transformers.models.base import (
     Configuration,
     check_numbers,
     check_sizes,
+    quantize,
     transfer,
     with_defaults,
 )
-from keras_transformers.models.calibration import quantize
 
 OF_BLOCK, OF_EMBEDDING = ("num_heads", "mlp_dim"), ("vocab_size", "hidden_dim", "max_length")
 
@@ -594,7 +594,7 @@ class TextModel(TokenModel):
     def quantize(
         self, mode: str | None = None, config: Any = None, filters: Any = None, **kwargs: Any
     ) -> None:
-        """Quantises as `keras.Model.quantize`; see `models.calibration.quantize`."""
+        """Quantises as `keras.Model.quantize`; see `models.base.quantize`."""
         quantize(self, super().quantize, mode, config, filters, **kwargs)
 
     def __init__(

@@ -7,6 +7,7 @@ from typing import Any, Literal, Self, TypeAlias, Unpack
 import keras
 from keras import ops
 
+from keras_transformers import layers
 from keras_transformers.core.types import (
     Activation,
     BackPointers,
@@ -15,21 +16,6 @@ from keras_transformers.core.types import (
     Part,
     Shape,
     Tensor,
-)
-from keras_transformers.layers import (
-    AttentionPositionEncoding,
-    CausalSelfAttention,
-    CrossAttention,
-    DecoderBlock,
-    Dropout,
-    EncoderBlock,
-    PositionalEncoding,
-    RelativePositionBias,
-    SelfAttention,
-    TokenEmbedding,
-    padding_mask,
-    segment_mask,
-    segment_positions,
 )
 from keras_transformers.layers.checks import refuse
 from keras_transformers.layers.embeddings import ListedTokens
@@ -183,9 +169,12 @@ def transformer_arguments(
     if decoder_depth is not None:
         made["num_layers"] = (made["num_layers"], decoder_depth)
     if made.get("positions") == "halves":
-        made["positions"] = PositionalEncoding(layout="halves")
+        made["positions"] = layers.PositionalEncoding(layout="halves")
     elif made.get("positions") == "relative":
-        made["positions"] = (RelativePositionBias(), RelativePositionBias(bidirectional=False))
+        made["positions"] = (
+            layers.RelativePositionBias(),
+            layers.RelativePositionBias(bidirectional=False),
+        )
     table, block = ({each: made.pop(each) for each in all_ if each in made} for all_ in FLAT)
     for part in given:
         refuse_beside("Transformer", part, **(table if part == "embedding" else block))
@@ -209,8 +198,8 @@ def _tables(
 ) -> Any:
     """The `embedding` of a model: one table, or those of source and target."""
 
-    def table(rows: int, bias: bool) -> TokenEmbedding:
-        return TokenEmbedding(
+    def table(rows: int, bias: bool) -> layers.TokenEmbedding:
+        return layers.TokenEmbedding(
             rows, hidden_dim, scale_embedding, logits_bias=bias, padding_id=padding_id
         )
 
@@ -229,7 +218,7 @@ def make_blocks(
     encoder_mixer: Part | None = None,
     decoder_mixer: Part | None = None,
     norm_epsilon: float = 1e-6,
-) -> tuple[EncoderBlock, DecoderBlock]:
+) -> tuple[layers.EncoderBlock, layers.DecoderBlock]:
     """Makes the `encoder_block` and the `decoder_block` of a model."""
     attention: dict[str, Any] = {"num_heads": num_heads, "dropout": attention_dropout}
     shared: dict[str, Any] = {
@@ -239,12 +228,14 @@ def make_blocks(
         "norm_first": norm_first,
         "norm": keras.layers.LayerNormalization(epsilon=norm_epsilon),
     }
-    encoder_mixer = SelfAttention(**attention) if encoder_mixer is None else encoder_mixer
-    decoder_mixer = CausalSelfAttention(**attention) if decoder_mixer is None else decoder_mixer
-    across = CrossAttention(**attention)
+    encoder_mixer = layers.SelfAttention(**attention) if encoder_mixer is None else encoder_mixer
+    decoder_mixer = (
+        layers.CausalSelfAttention(**attention) if decoder_mixer is None else decoder_mixer
+    )
+    across = layers.CrossAttention(**attention)
     return (
-        EncoderBlock(mixer=encoder_mixer, **shared),
-        DecoderBlock(mixer=decoder_mixer, cross_attention=across, **shared),
+        layers.EncoderBlock(mixer=encoder_mixer, **shared),
+        layers.DecoderBlock(mixer=decoder_mixer, cross_attention=across, **shared),
     )
 
 
@@ -269,7 +260,7 @@ class Translator(TokenModel):
         Raises:
             ValueError: If the two do not fit each other.
         """
-        kind = TokenEmbedding
+        kind = layers.TokenEmbedding
         prototype = Prototype(self, "embedding", source, kind)
         self.source_embedding = prototype.copy(self, "source_embedding")
         self.target_embedding = self.source_embedding
@@ -292,7 +283,7 @@ class Translator(TokenModel):
         if self.target_embedding is not self.source_embedding:
             self.target_embedding.build((None, None))
 
-    def output_table(self) -> tuple[TokenEmbedding, list[Any]] | None:
+    def output_table(self) -> tuple[layers.TokenEmbedding, list[Any]] | None:
         """Returns the table of the target, which makes the logits, and its bias if it has one."""
         table = self.target_embedding
         return table, [] if table.bias is None else [table.bias]
@@ -462,17 +453,17 @@ class Transformer(Translator):
         self.configuration = configuration = _completed(configuration)
         tables = embedding
         if tables is None:
-            tables = TokenEmbedding(configuration.vocab_size, configuration.hidden_dim)
+            tables = layers.TokenEmbedding(configuration.vocab_size, configuration.hidden_dim)
         self._make_tables(*(tables if isinstance(tables, (tuple, list)) else (tables,)))
         self._make_positions(positions)
-        self.dropout_layer = Dropout(dropout, dtype=self.dtype_policy)
+        self.dropout_layer = layers.Dropout(dropout, dtype=self.dtype_policy)
         numbers = (configuration.num_heads, configuration.mlp_dim, dropout)
         depth, decoder_depth = _pair(num_layers)
         if encoder_block is None:
-            encoder_block = EncoderBlock(*numbers)
+            encoder_block = layers.EncoderBlock(*numbers)
         self.encoder_blocks = self._copies("encoder", encoder_block, depth)
         if decoder_block is None:
-            decoder_block = DecoderBlock(*numbers)
+            decoder_block = layers.DecoderBlock(*numbers)
         self.decoder_blocks = self._copies("decoder", decoder_block, decoder_depth)
         self.encoder_norm = self.encoder_blocks[0].closing_norm(self, "encoder_norm")
         self.decoder_norm = self.decoder_blocks[0].closing_norm(self, "decoder_norm")
@@ -483,7 +474,7 @@ class Transformer(Translator):
         self.target_positions = self.source_positions
         if target is not source:
             self.target_positions = make_positions(self, target, "target_positions")
-        kinds = (type(None), AttentionPositionEncoding)
+        kinds = (type(None), layers.AttentionPositionEncoding)
         self.adds_positions = not isinstance(self.target_positions, kinds)
 
     @property
@@ -494,7 +485,7 @@ class Transformer(Translator):
 
     def _copies(self, side: Literal["encoder", "decoder"], block: Part, depth: int) -> list[Any]:
         """As many copies of a block as its stack has."""
-        kind = EncoderBlock if side == "encoder" else DecoderBlock
+        kind = layers.EncoderBlock if side == "encoder" else layers.DecoderBlock
         prototype = Prototype(self, f"{side}_block", block, kind)
         if side == "decoder" and not prototype.layer.causal:
             refuse(self, "decoder_block", "causal", "one with causal=False")
@@ -560,12 +551,12 @@ class Transformer(Translator):
             self_mask = None
             context_mask = ops.not_equal(inputs["source"], self.padding_id)  # (batch, source)
         else:
-            self_mask = segment_mask(target_segments)  # (batch, target, target)
-            context_mask = segment_mask(target_segments, segments)
+            self_mask = layers.segment_mask(target_segments)  # (batch, target, target)
+            context_mask = layers.segment_mask(target_segments, segments)
         x = self.target_embedding(inputs["target"])
         x = self._with_positions(self.target_positions, x, self_mask, training)
         bias = None
-        if isinstance(self.target_positions, AttentionPositionEncoding):
+        if isinstance(self.target_positions, layers.AttentionPositionEncoding):
             bias = bias_of_positions(self.target_positions, ops.shape(x)[1])
         for block in self.decoder_blocks:
             x = block(
@@ -579,12 +570,12 @@ class Transformer(Translator):
         self, source: Tensor, source_segments: Tensor | None = None, training: bool | None = None
     ) -> Tensor:
         """Runs the encoder: ids `(batch, length)` -> `(batch, length, hidden_dim)`."""
-        self_mask = None if source_segments is None else segment_mask(source_segments)
+        self_mask = None if source_segments is None else layers.segment_mask(source_segments)
         padding = ops.not_equal(source, self.padding_id) if self_mask is None else None
         x = self.source_embedding(source)
         x = self._with_positions(self.source_positions, x, self_mask, training)
         bias = None
-        if isinstance(self.source_positions, AttentionPositionEncoding):
+        if isinstance(self.source_positions, layers.AttentionPositionEncoding):
             bias = bias_of_positions(self.source_positions, ops.shape(x)[1])
         for block in self.encoder_blocks:
             x = block(
@@ -602,8 +593,8 @@ class Transformer(Translator):
 
         Positions that enter the scores of attention instead are not added here.
         """
-        if layer is not None and not isinstance(layer, AttentionPositionEncoding):
-            positions = None if self_mask is None else segment_positions(self_mask)
+        if layer is not None and not isinstance(layer, layers.AttentionPositionEncoding):
+            positions = None if self_mask is None else layers.segment_positions(self_mask)
             x = layer(x, positions=positions)
         return x if training is False else self.dropout_layer(x, training=training)
 
@@ -637,7 +628,7 @@ class Transformer(Translator):
         """
         check_decodable(self, max_length)
         context = self.encode(source, training=False)
-        mask = padding_mask(source, self.padding_id)
+        mask = layers.padding_mask(source, self.padding_id)
         shared = [block.cross_attention.project_context(context) for block in self.decoder_blocks]
         batch = ops.shape(source)[0]
         caches = [block.start_cache(batch, beams, max_length) for block in self.decoder_blocks]

@@ -1,10 +1,11 @@
-"""The tensors of a published adapter, and the layers of ours that they belong to."""
+"""Settings and tensors of a published adapter, and the layers of ours that they belong to."""
 
-import collections
 import contextlib
 import dataclasses
+import math
+import pathlib
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import keras
@@ -15,9 +16,8 @@ from keras_transformers.core.types import Array, StrPath
 from keras_transformers.layers import TokenEmbedding
 from keras_transformers.layers.adapters import KINDS, Adapted, adaptable
 from keras_transformers.layers.low_rank import LowRankSettings
-from keras_transformers.pretrained.adapter_settings import AdapterSettings, is_among, read_settings
 from keras_transformers.pretrained.family import Family, Weights
-from keras_transformers.pretrained.files import Tensors
+from keras_transformers.pretrained.files import Tensors, read_json, write_json
 from keras_transformers.pretrained.weight_mapping import (
     AsIs,
     FusedPart,
@@ -27,10 +27,242 @@ from keras_transformers.pretrained.weight_mapping import (
     PatchConvolution,
     Pointwise,
     Stacked,
-    joined,
     module_name,
 )
-from keras_transformers.training.adapters import path_in
+
+ADAPTER = "adapter_config.json"
+ALL_LINEAR = "all-linear"
+# Whatever their values, the tensors say the rest.
+WITHOUT_EFFECT = frozenset(
+    "auto_mapping base_model_name_or_path ensure_weight_tying eva_config exclude_modules "
+    "fan_in_fan_out inference_mode "
+    "layers_pattern layers_to_transform megatron_config megatron_core peft_type peft_version "
+    "qalora_group_size revision runtime_config task_type".split()
+)
+# How `lora_A` and `lora_B` began, with base weights as published. Others change those too.
+BEGINNINGS = (True, False, "gaussian", "orthogonal", "eva")
+READ = frozenset(
+    "alpha_pattern lora_alpha lora_dropout modules_to_save r rank_pattern target_modules use_dora "
+    "use_rslora".split()
+)
+# Ends of the names of published classes -> what peft calls their task, where that adds nothing.
+TASKS = {"ForCausalLM": "CAUSAL_LM", "LMHeadModel": "CAUSAL_LM"}
+TASKS |= {"ForConditionalGeneration": "SEQ_2_SEQ_LM", "MTModel": "SEQ_2_SEQ_LM"}
+LONGEST_PATTERN, MOST_REPEATS = 500, 3
+
+
+@dataclasses.dataclass(frozen=True)
+class AdapterSettings:
+    """What `adapter_config.json` says of a LoRA adapter.
+
+    Args:
+        rank: `r`, of modules that no pattern is for.
+        alpha: Numerator of what the product of the two matrices is multiplied with, alike.
+        dropout: Share of inputs dropped in training.
+        dora: Whether there are magnitudes (Liu et al. 2024).
+        rank_stabilized: Whether the denominator is the root of the rank (Kalajdzievski 2023), not
+            the rank.
+        ranks: Patterns of names of modules, as `rank_pattern` has them -> their ranks.
+        alphas: The same for alphas.
+        targets: Names of modules, or ends of names, that are adapted; or one pattern.
+        saved: Names of modules, or ends of names, that are saved whole.
+    """
+
+    rank: int
+    alpha: float
+    dropout: float = 0.0
+    dora: bool = False
+    rank_stabilized: bool = False
+    ranks: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    alphas: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    targets: tuple[str, ...] | str = ()
+    saved: tuple[str, ...] = ()
+
+    def of(self, module: str) -> tuple[int, float]:
+        """Rank and alpha of a module."""
+        return _found(self.ranks, module, self.rank), _found(self.alphas, module, self.alpha)
+
+    def is_target(self, module: str) -> bool:
+        """Whether a module is to be adapted; of a pattern, the tensors alone say it."""
+        return isinstance(self.targets, str) or is_among(module, self.targets)
+
+
+def is_among(module: str, names: tuple[str, ...]) -> bool:
+    """Whether a module is one of these, or ends like one of them."""
+    return any(f".{module}".endswith(f".{name}") for name in names)
+
+
+def _found(patterns: Mapping[str, Any], module: str, default: Any) -> Any:
+    for pattern, value in patterns.items():
+        if re.match(rf"(.*\.)?({pattern})$", module):
+            return value
+    return default
+
+
+def read_settings(folder: StrPath) -> AdapterSettings:
+    """The settings of the adapter in a folder.
+
+    Raises:
+        FileNotFoundError: If there is no `adapter_config.json`.
+        ValueError: If it is of another kind than LoRA, or says something that has no counterpart
+            here; the message names it.
+    """
+    config, where = read_json(folder, ADAPTER), f"{folder}/{ADAPTER}"
+    kind = config.get("peft_type")
+    if kind != "LORA":
+        raise ValueError(f"{where}: `peft_type` must be 'LORA', also of DoRA. Received: {kind!r}")
+    _refuse_what_is_not_read(config, where)
+    read = _Reader(config, where)
+    targets = config.get("target_modules")
+    return AdapterSettings(
+        rank=read.number("r", 8, whole=True),
+        alpha=read.number("lora_alpha", 8),
+        dropout=read.share("lora_dropout"),
+        dora=read.flag("use_dora"),
+        rank_stabilized=read.flag("use_rslora"),
+        ranks=read.patterns("rank_pattern", whole=True),
+        alphas=read.patterns("alpha_pattern"),
+        targets=targets if isinstance(targets, str) else read.names("target_modules"),
+        saved=read.names("modules_to_save"),
+    )
+
+
+def _refuse_what_is_not_read(config: dict[str, Any], where: str) -> None:
+    settled = {"bias": ("none",), "init_lora_weights": BEGINNINGS}
+    for key, value in config.items():
+        if key in READ or key in WITHOUT_EFFECT:
+            continue
+        if key in settled:
+            if value not in settled[key]:
+                expected = " or ".join(map(repr, settled[key]))
+                raise ValueError(f"{where}: `{key}` must be {expected}. Received: {value!r}")
+        elif value not in (None, False, {}, []):
+            raise ValueError(
+                f"{where}: `{key}` has no counterpart here, and must be left out. "
+                f"Received: {value!r}"
+            )
+
+
+@dataclasses.dataclass(frozen=True)
+class _Reader:
+    """Values of a configuration, checked."""
+
+    config: dict[str, Any]
+    where: str
+
+    def _error(self, key: str, expected: str) -> ValueError:
+        return ValueError(
+            f"{self.where}: `{key}` must be {expected}. Received: {self.config[key]!r}"
+        )
+
+    def number(self, key: str, default: int, whole: bool = False) -> Any:
+        value = self.config.get(key, default)
+        if not _is_positive(value, whole):
+            raise self._error(key, "a positive integer" if whole else "a positive number")
+        return value
+
+    def share(self, key: str) -> float:
+        value = self.config.get(key) or 0.0
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1:
+            raise self._error(key, "at least 0 and less than 1")
+        return float(value)
+
+    def flag(self, key: str) -> bool:
+        value = self.config.get(key) or False
+        if not isinstance(value, bool):
+            raise self._error(key, "true or false")
+        return value
+
+    def names(self, key: str) -> tuple[str, ...]:
+        value = self.config.get(key) or []
+        if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
+            raise self._error(key, "a list of names")
+        return tuple(value)
+
+    def patterns(self, key: str, whole: bool = False) -> dict[str, Any]:
+        found = self.config.get(key) or {}
+        if not isinstance(found, dict) or not all(_is_positive(v, whole) for v in found.values()):
+            kind = "integers" if whole else "numbers"
+            raise self._error(key, f"an object of patterns with positive {kind}")
+        for pattern in found:
+            if not _is_quick(pattern):
+                raise ValueError(
+                    f"{self.where}: a pattern of `{key}` must be a regular expression of at most "
+                    f"{LONGEST_PATTERN} characters and {MOST_REPEATS} repetitions, none of a group,"
+                    f" so that it is matched in little time. Received: {pattern[:100]!r}"
+                )
+        return found
+
+
+def _is_positive(value: Any, whole: bool) -> bool:
+    if isinstance(value, bool) or not isinstance(value, int if whole else int | float):
+        return False
+    return 0 < value < math.inf
+
+
+def _is_quick(pattern: str) -> bool:
+    """Whether a pattern of a file that nobody vouches for cannot take hours to match a name."""
+    if len(pattern) > LONGEST_PATTERN or re.search(r"\)\s*[*+{?]", pattern):
+        return False
+    try:
+        re.compile(pattern)
+    except re.error:
+        return False
+    return len(re.findall(r"(?<!\\)[*+{]", pattern)) <= MOST_REPEATS
+
+
+def write_settings(
+    folder: pathlib.Path,
+    modules: Mapping[str, LowRankSettings],
+    saved: tuple[str, ...],
+    architecture: str,
+    base: str | None,
+    straight: bool,
+) -> None:
+    """Writes `adapter_config.json`.
+
+    Args:
+        folder: Path of the folder.
+        modules: Module -> what its adapter is.
+        saved: Modules that are saved whole.
+        architecture: The published class.
+        base: Path or name of the base.
+        straight: Whether a kernel lies with its inputs first.
+    """
+    first = next(iter(modules.values()))
+    kinds = {(each.dropout, each.dora, each.rslora) for each in modules.values()}
+    if len(kinds) > 1:
+        raise ValueError(
+            "save_adapter: all modules must have the same dropout, and all DoRA and rsLoRA, or "
+            f"none. Received: {sorted(kinds)}"
+        )
+    config: dict[str, Any] = {
+        "base_model_name_or_path": base,
+        "bias": "none",
+        "fan_in_fan_out": straight,
+        "inference_mode": True,
+        "init_lora_weights": True,
+        "lora_alpha": _number(first.alpha),
+        "lora_dropout": first.dropout,
+        "modules_to_save": list(saved) or None,
+        "peft_type": "LORA",
+        "r": first.rank,
+        "target_modules": list(modules),
+        "task_type": next((t for end, t in TASKS.items() if architecture.endswith(end)), None),
+        "use_dora": first.dora,
+        "use_rslora": first.rslora,
+    }
+    config["rank_pattern"] = {m: e.rank for m, e in modules.items() if e.rank != first.rank}
+    config["alpha_pattern"] = {
+        module: _number(each.alpha) for module, each in modules.items() if each.alpha != first.alpha
+    }
+    write_json(folder, ADAPTER, config)
+
+
+def _number(value: float) -> float:
+    """An integer where it is one, as peft has it."""
+    return int(value) if float(value).is_integer() else value
+
 
 WEIGHT = ".weight"
 Convolutions = (PatchConvolution, Pointwise)
@@ -466,113 +698,3 @@ def _refused_dora(caller: str, part: Part) -> ValueError:
         f"{caller}: a table that makes logits, too, has no DoRA that is the same here and in "
         f"`peft`. Received: an adapter of {part.layer.path}"
     )
-
-
-BASE = ".base_layer."
-
-
-def _names(model: Any, weights: Weights) -> list[tuple[str, Any, Any, str, list[str]]]:
-    """`(path, weight, mapping, name in today's transformers, all names)` of each weight.
-
-    What quantisation adds to a model, and adapters, have no names.
-    """
-    names, found = Names(weights.mappings(model)), []
-    for weight in model.weights:
-        path = path_in(model, weight)
-        try:
-            mapping, name, others = names.of(path)
-        except LookupError:
-            continue
-        number = getattr(mapping.layout, "number", None)
-        listed = [module_name(each, number, weights.modules)[0] for each in (name, *others)]
-        listed += [name, *others]
-        listed += [each.removeprefix(weights.prefix) for each in listed]
-        found.append((path, weight, mapping, listed[0], listed))
-    return found
-
-
-def read_weights(
-    model: Any, published: PublishedAdapter, weights: Weights
-) -> dict[str, tuple[Any, Array]]:
-    """Path -> weight and value, of modules that the adapter has whole.
-
-    Raises:
-        ValueError: If a weight of such a module is missing, or there is a weight that the model
-            does not have; or if a copy of the base's is of another base.
-    """
-    folder, found, used = published.tensors.folder, {}, set()
-    for path, weight, mapping, _, names in _names(model, weights):
-        there = [name for name in dict.fromkeys(names) if name in published.whole]
-        copies = [_as_copy(name) for name in names if _as_copy(name) in published.whole]
-        saved = any(_is_saved(name, published.settings.saved) for name in names)
-        if saved and not there:
-            raise ValueError(f"{folder / FILE}: the tensor {PREFIX}{names[0]} is missing.")
-        for name in (*there, *copies):
-            tensor = _read(published, name, mapping, tuple(weight.shape))
-            value = mapping.layout.ours(tensor.astype("float32"), tuple(weight.shape))
-            used.add(name)
-            if saved and name in there:
-                found[path] = weight, value
-            elif not _nearly_equal(ops.convert_to_numpy(weight), value):
-                raise ValueError(
-                    f"{folder / FILE}: {PREFIX}{name} must be what the model has there, or be of "
-                    "one of `modules_to_save`. The adapter is of another base."
-                )
-    unknown = sorted(set(published.whole) - used)
-    if unknown:
-        raise ValueError(
-            f"{folder / FILE}: the model must have what is saved whole. "
-            f"Received: {PREFIX}{unknown[0]}"
-        )
-    return found
-
-
-def _as_copy(name: str) -> str:
-    """What peft calls the base's weight of a module that is changed."""
-    module, _, weight = name.rpartition(".")
-    return f"{module}{BASE}{weight}"
-
-
-def _is_saved(name: str, saved: tuple[str, ...]) -> bool:
-    """Whether a weight is inside one of these modules."""
-    parts = name.split(".")[:-1]
-    return any(is_among(".".join(parts[: i + 1]), saved) for i in range(len(parts)))
-
-
-def _read(published: PublishedAdapter, name: str, mapping: Any, shape: tuple[int, ...]) -> Array:
-    tensors, full = published.tensors, published.whole[name]
-    expected = mapping.layout.their_shape(shape)
-    if tensors.shapes[full] != expected:
-        raise ValueError(
-            f"{tensors.folder / FILE}: {full} must have shape {expected}, as the model has it. "
-            f"Received: {tensors.shapes[full]}"
-        )
-    return tensors.read(full)
-
-
-def _nearly_equal(ours: Any, theirs: Array) -> bool:
-    """Whether two are the same up to the rounding of bfloat16."""
-    return np.allclose(np.asarray(ours, "float32"), theirs, rtol=1e-2, atol=1e-6)
-
-
-def written_weights(
-    model: Any, paths: Collection[str], weights: Weights, bare: bool
-) -> tuple[tuple[str, ...], dict[str, Array]]:
-    """The modules of `transformers` that some weights are in, and all of their tensors."""
-    listed = _names(model, weights)
-    modules = tuple(
-        sorted({today.rpartition(".")[0] for path, _, _, today, _ in listed if path in paths})
-    )
-    alone = [today for path, _, _, today, _ in listed if path in paths and "." not in today]
-    if alone:
-        raise ValueError(
-            "save_adapter: what is trained besides must be in a module of `transformers`. "
-            f"Received: {alone[0]}"
-        )
-    parts: dict[str, list[Any]] = collections.defaultdict(list)
-    for _, weight, mapping, today, _ in listed:
-        if any(today.startswith(f"{module}.") for module in modules):
-            parts[today].append((mapping.layout, np.asarray(ops.convert_to_numpy(weight))))
-    cut = weights.prefix if bare else ""
-    tensors = {f"{PREFIX}{name.removeprefix(cut)}": joined(all_) for name, all_ in parts.items()}
-    return tuple(module.removeprefix(cut) for module in modules), tensors

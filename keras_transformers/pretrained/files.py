@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from keras_transformers.core.types import Array, StrPath
+from keras_transformers.saving.model import entries, open_tensors
 from keras_transformers.saving.untrusted_files import parse_json
-from keras_transformers.saving.weights import entries, open_tensors
 
 CONFIG = "config.json"
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"

@@ -3,26 +3,24 @@
 from typing import Any
 
 from keras_transformers.models import LanguageModel
-from keras_transformers.pretrained.decoders import padding
 from keras_transformers.pretrained.family import (
+    CLASSES,
+    SPANS,
+    WRITES,
     Configuration,
     Family,
     Weights,
     activation,
+    decoder_head,
+    decoder_head_mappings,
     flag,
     number,
     read_block,
-    size,
-)
-from keras_transformers.pretrained.heads import (
-    CLASSES,
-    SPANS,
-    WRITES,
-    decoder_head,
-    decoder_head_mappings,
     read_decoder_head,
+    size,
     text_classes,
 )
+from keras_transformers.pretrained.llama import padding
 from keras_transformers.pretrained.weight_mapping import (
     FLAT,
     FusedPart,

@@ -2,27 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import pathlib
 from typing import TYPE_CHECKING, Any, cast
 
 from keras_transformers.core.types import StrPath
 from keras_transformers.pretrained.files import find, read_json, write_json
-from keras_transformers.pretrained.piece_tokenizers import (
-    OF_FAIRSEQ,
-    as_bert,
-    as_gpt2,
-    begins_with_blank,
-    in_order,
-    is_berts,
-    is_gpt2s,
-    read_fast,
-    read_pieces,
-    read_siglip,
-    the_model,
-    write_fast,
-    write_pieces,
-    write_siglip,
-)
 from keras_transformers.pretrained.tokenizer_settings import (
     BYTE_PAIRS,
     CLASSES,
@@ -30,6 +16,8 @@ from keras_transformers.pretrained.tokenizer_settings import (
     FAST,
     GENERIC,
     MARIAN,
+    NAMED,
+    OF_FAIRSEQ,
     SENTENCE_PIECES,
     SETTINGS,
     SIGLIP,
@@ -39,12 +27,31 @@ from keras_transformers.pretrained.tokenizer_settings import (
     check_settings,
     class_of,
     class_with,
+    class_with_languages,
     content_of,
     defaults_of,
+    in_order,
+    languages_of,
     lower_case,
+    read_pieces,
     read_settings,
+    read_siglip,
+    said_of,
     write_added,
+    write_pieces,
+    write_siglip,
 )
+
+if TYPE_CHECKING:
+    from keras_transformers.text.byte_pairs import BytePairTokenizer
+    from keras_transformers.text.fast import FastTokenizer
+    from keras_transformers.text.published_pieces import (
+        FairseqTokenizer,
+        MarianTokenizer,
+        PieceTokenizer,
+    )
+    from keras_transformers.text.wordpiece import WordPieceTokenizer
+
 
 START = "<|startoftext|>"
 WORDS = (
@@ -95,12 +102,6 @@ def definition_of(folder: pathlib.Path) -> dict[str, Any]:
         },
     }
 
-
-if TYPE_CHECKING:
-    from keras_transformers.text.byte_pairs import BytePairTokenizer
-    from keras_transformers.text.fast import FastTokenizer
-    from keras_transformers.text.published_pieces import MarianTokenizer, PieceTokenizer
-    from keras_transformers.text.wordpiece import WordPieceTokenizer
 
 NEEDED = {
     WORD_PIECES: f"vocab.txt or {TOKENIZER}",
@@ -287,17 +288,6 @@ def _byte_pairs(
         raise ValueError(f"{folder}: {error}") from None
 
 
-if TYPE_CHECKING:
-    from keras_transformers.text.byte_pairs import BytePairTokenizer
-    from keras_transformers.text.fast import FastTokenizer
-    from keras_transformers.text.published_pieces import (
-        FairseqTokenizer,
-        MarianTokenizer,
-        PieceTokenizer,
-    )
-    from keras_transformers.text.wordpiece import WordPieceTokenizer
-
-
 def save_tokenizer(
     tokenizer: PieceTokenizer | WordPieceTokenizer | BytePairTokenizer | FastTokenizer,
     folder: StrPath,
@@ -382,3 +372,240 @@ def _write_marian(tokenizer: MarianTokenizer, folder: pathlib.Path) -> dict[str,
         if vocab is not None:
             write_json(folder, vocab, {piece: i for i, piece in enumerate(each.vocab)})
     return {"tokenizer_class": "MarianTokenizer", "separate_vocabs": apart}
+
+
+# Of byte pairs: what puts marks before and after a text, or does nothing to its ids.
+POST_PROCESSORS = (None, "ByteLevel", "TemplateProcessing", "RobertaProcessing")
+
+
+def model_type(fast: Any) -> str | None:
+    """The type of the model in `tokenizer.json`; older files do not say it."""
+    model = fast.get("model") or {}
+    if "type" in model:
+        return model["type"]
+    return "BPE" if "merges" in model else "WordPiece" if "vocab" in model else None
+
+
+def is_berts(fast: Any) -> bool:
+    """Whether `tokenizer.json` splits and cuts as `text.WordPieceTokenizer` does."""
+    model = fast.get("model") or {}
+    normalizer, before = (fast.get(name) or {} for name in ("normalizer", "pre_tokenizer"))
+    lower = normalizer.get("lowercase", True)
+    return (
+        model_type(fast) == "WordPiece"
+        and (normalizer.get("type"), before.get("type")) == ("BertNormalizer", "BertPreTokenizer")
+        and normalizer.get("clean_text", True)
+        and normalizer.get("handle_chinese_chars", True)
+        and normalizer.get("strip_accents") in (None, lower)
+        and (model.get("unk_token", "[UNK]"), model.get("continuing_subword_prefix", "##"))
+        == ("[UNK]", "##")
+        and (model.get("vocab") or {}).get("[PAD]") == 0
+        and {"[UNK]", "[CLS]", "[SEP]", "[MASK]"} <= (model.get("vocab") or {}).keys()
+    )
+
+
+def is_gpt2s(fast: Any) -> bool:
+    """Whether `tokenizer.json` splits and cuts as `text.BytePairTokenizer` does."""
+    vocab = (fast.get("model") or {}).get("vocab")
+    if model_type(fast) != "BPE" or not isinstance(vocab, dict):
+        return False
+    try:
+        as_gpt2(pathlib.Path(), fast)
+    except ValueError:
+        return False
+    return END in vocab or any(t["content"] == END for t in fast.get("added_tokens") or [])
+
+
+def as_bert(
+    folder: pathlib.Path, fast: Any, model: dict[str, Any], settings: dict[str, Any], generic: bool
+) -> tuple[dict[str, Any], int]:
+    """Settings and most characters of a word by `tokenizer.json`, if that splits as BERT does.
+
+    The published classes of BERT's kind follow `tokenizer_config.json` and others this file; where
+    the two do not agree, nobody can tell which was meant.
+    """
+    normalizer = fast.get("normalizer") or {}
+    by_file = {
+        "do_lower_case": normalizer.get("lowercase", True),
+        "strip_accents": normalizer.get("strip_accents"),
+    }
+    longest = model.get("max_input_chars_per_word", 100)
+    expected: dict[str, Any] = {
+        "normalizer": (normalizer.get("type"), ("BertNormalizer",)),
+        "normalizer.clean_text": (normalizer.get("clean_text", True), (True,)),
+        "normalizer.handle_chinese_chars": (normalizer.get("handle_chinese_chars", True), (True,)),
+        "pre_tokenizer": ((fast.get("pre_tokenizer") or {}).get("type"), ("BertPreTokenizer",)),
+        "model.unk_token": (model.get("unk_token", "[UNK]"), ("[UNK]",)),
+        "model.continuing_subword_prefix": (model.get("continuing_subword_prefix", "##"), ("##",)),
+    }
+    if not generic:
+        lower = settings.get("do_lower_case", True)
+        accents = settings.get("strip_accents")
+        expected |= {
+            "normalizer.lowercase": (by_file["do_lower_case"], (lower,)),
+            "normalizer.strip_accents": (by_file["strip_accents"], (accents, lower)),
+            "model.max_input_chars_per_word": (longest, (100,)),
+        }
+    _expect(folder, expected)
+    return {**settings, **(by_file if generic else {})}, longest
+
+
+def as_gpt2(folder: pathlib.Path, fast: Any) -> tuple[dict[str, int], list[tuple[str, str]]]:
+    """Pieces and pairs of `tokenizer.json`, if that splits as GPT-2 does."""
+    model = the_model(folder, fast, "BPE")
+    before, after = fast.get("pre_tokenizer") or {}, fast.get("post_processor") or {}
+    template = after.get("single") if after.get("type") == "TemplateProcessing" else None
+    template = [part for part in template or [] if "Sequence" not in part]
+    nothing = (None, "")
+    _expect(
+        folder,
+        {
+            "normalizer": (fast.get("normalizer"), (None,)),
+            "pre_tokenizer": (before.get("type"), ("ByteLevel",)),
+            "pre_tokenizer.use_regex": (before.get("use_regex", True), (True,)),
+            "pre_tokenizer.add_prefix_space": (before.get("add_prefix_space", True), (False,)),
+            "post_processor": (after.get("type"), POST_PROCESSORS),
+            "post_processor.single": (template, ([],)),
+            "model.dropout": (model.get("dropout"), (None, 0.0)),
+            "model.continuing_subword_prefix": (model.get("continuing_subword_prefix"), nothing),
+            "model.end_of_word_suffix": (model.get("end_of_word_suffix"), nothing),
+            "model.byte_fallback": (model.get("byte_fallback", False), (False,)),
+            "model.ignore_merges": (model.get("ignore_merges", False), (False,)),
+        },
+    )
+    merges = model.get("merges", [])
+    pairs: list[Any] = [tuple(p.split(" ") if isinstance(p, str) else p) for p in merges]
+    return model["vocab"], pairs
+
+
+def begins_with_blank(fast: Any) -> bool:
+    """Whether `tokenizer.json` has byte pairs of texts before which a blank is put."""
+    before = fast.get("pre_tokenizer") or {}
+    return before.get("type") == "ByteLevel" and bool(before.get("add_prefix_space", True))
+
+
+def the_model(folder: pathlib.Path, fast: Any, kind: str) -> dict[str, Any]:
+    """The model of `tokenizer.json`; ValueError for another kind."""
+    model = fast.get("model") or {}
+    if model_type(fast) != kind or not isinstance(model.get("vocab"), dict):
+        raise ValueError(
+            f"{folder / TOKENIZER}: the model must be of type {kind}. "
+            f"Received: {model_type(fast)!r}"
+        )
+    return model
+
+
+def _expect(folder: pathlib.Path, expected: Any) -> None:
+    """ValueError for a value in `tokenizer.json` that is none of those it may be."""
+    for name, (value, values) in expected.items():
+        if value not in values:
+            raise ValueError(
+                f"{folder / TOKENIZER}: `{name}` must be {values[0]!r}, as for the published "
+                f"class. Received: {value!r}"
+            )
+
+
+# Which tokens of `tokenizer_config.json` have a role of ours, the first that is there.
+ROLES = {
+    "start": ("bos_token", "cls_token"),
+    "end": ("eos_token", "sep_token"),
+    "padding": ("pad_token",),
+    "mask": ("mask_token",),
+}
+
+# Classes without a token that a text begins with: decoding starts with padding.
+START_WITH_PADDING = ("T5Tokenizer", "PegasusTokenizer")
+
+
+def read_fast(
+    folder: pathlib.Path, settings: dict[str, Any], fast: Any, name: str,
+    languages: tuple[str, str] | None = None,
+) -> FastTokenizer:  # fmt: skip
+    """The tokenizer of `tokenizer.json`, as the class that follows this file alone reads it.
+
+    Args:
+        folder, settings, languages: As for `read_pieces`.
+        fast: The content of the file.
+        name: The published class; that of a translator of many languages says which there are.
+
+    Raises:
+        ValueError: If it is broken, or holds a part that no version of the file has, or there are
+            no such languages.
+    """
+    from keras_transformers.text import FastTokenizer  # only who tokenizes needs TensorFlow
+
+    try:
+        definition, roles, numbers = _definition(folder, settings, fast, name)
+        asked = languages_of(name, settings, languages)
+        if asked is not None:  # those that a smaller vocabulary has left
+            tokens = {code: token for code, token in asked["tokens"].items() if token in numbers}
+            asked["tokens"] = tokens
+        return FastTokenizer(definition, **roles, languages=asked)
+    except (KeyError, TypeError, AttributeError, IndexError) as error:
+        raise ValueError(f"{folder / TOKENIZER} is damaged: {error!r}") from None
+    except ValueError as error:
+        raise ValueError(f"{folder / TOKENIZER}: {error}") from None
+
+
+def _definition(
+    folder: pathlib.Path, settings: dict[str, Any], fast: Any, name: str
+) -> tuple[dict[str, Any], dict[str, str | None], dict[str, int]]:
+    vocab = fast["model"]["vocab"]
+    numbers = (
+        {piece: number for number, (piece, _) in enumerate(vocab)}
+        if isinstance(vocab, list)
+        else dict(vocab)
+    )
+    in_file = {entry["id"]: entry for entry in fast.get("added_tokens") or []}
+    in_file |= {int(i): {**e, "id": int(i)} for i, e in _decoder(settings).items()}
+    defaults = defaults_of(name, CLASSES.get(name, FAST))
+    settings = {key: value for key, value in settings.items() if key != "added_tokens_decoder"}
+    tokens = added_tokens(folder, settings, defaults, numbers, list(in_file.values()))
+    for token in tokens:
+        numbers.setdefault(token.content, len(numbers))
+    added = [{"id": numbers[token.content], **dataclasses.asdict(token)} for token in tokens]
+    definition = {**fast, "added_tokens": sorted(added, key=lambda token: token["id"])}
+    named = {key: content_of(settings.get(key, defaults.get(key))) for key in NAMED}
+    roles = {
+        role: next((named[key] for key in keys if named[key] in numbers), None)
+        for role, keys in ROLES.items()
+    }
+    if name in START_WITH_PADDING:
+        roles["start"] = roles["padding"]
+    elif not _begins(fast.get("post_processor")):
+        roles["start"] = None  # named, but the published code puts it before no text
+    return definition, roles, numbers
+
+
+def _begins(post_processor: Any) -> bool:
+    """Whether the file puts something before a text."""
+    from keras_transformers.text.tokenizers import read_template
+
+    return bool(read_template(post_processor).before)
+
+
+def _decoder(settings: dict[str, Any]) -> dict[str, Any]:
+    found = settings.get("added_tokens_decoder") or {}
+    return {
+        number: entry if isinstance(entry, dict) else {"content": entry}
+        for number, entry in found.items()
+    }
+
+
+def write_fast(tokenizer: FastTokenizer, folder: pathlib.Path) -> dict[str, Any]:
+    """Writes `tokenizer.json`; what belongs into `tokenizer_config.json`, a dict."""
+    definition = json.loads(tokenizer.definition)
+    write_json(folder, TOKENIZER, definition)
+    settings: dict[str, Any] = {"tokenizer_class": "PreTrainedTokenizerFast"}
+    if tokenizer.start is not None and tokenizer.start == tokenizer.padding:
+        # Only the class says so. PEGASUS has a second token that stands for hidden sentences.
+        is_pegasus = "<mask_2>" in json.dumps(definition, ensure_ascii=False)
+        settings = {"tokenizer_class": START_WITH_PADDING[is_pegasus]}
+    if tokenizer.languages is not None:
+        name = class_with_languages(tokenizer.languages)
+        settings = {"tokenizer_class": name, **said_of(name, tokenizer.languages)}
+    tokens = (tokenizer.start, tokenizer.end, tokenizer.padding, tokenizer.mask)
+    for keys, token in zip(ROLES.values(), tokens, strict=True):
+        if token is not None:
+            settings[keys[0]] = token
+    return settings

@@ -9,8 +9,8 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformers.core.types import Array, ClassProblem, ProblemType
-from keras_transformers.data.columns import LABELS, TEXTS, Chosen
 from keras_transformers.data.labels import indicated_classes, indicated_names, several_hot
+from keras_transformers.data.table_files import LABELS, TEXTS, Chosen
 from keras_transformers.data.tables import read_rows
 from keras_transformers.models.base import SEVERAL, SINGLE
 from keras_transformers.text import TextCorpus

@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from keras_transformers.data.columns import LABELS, Chosen
+from keras_transformers.data.table_files import LABELS, Chosen
 from keras_transformers.data.tables import names_column
 from keras_transformers.generation.request import padding_of
 from keras_transformers.tasks.fitting import (

@@ -12,10 +12,9 @@ import tensorflow as tf
 
 from keras_transformers.core.types import Array, StrPath
 from keras_transformers.data import streams
-from keras_transformers.data.columns import Chosen
-from keras_transformers.data.shard_streams import ShardStream
 from keras_transformers.data.splits import find_parts, part_of
-from keras_transformers.data.table_files import ENDINGS, ending
+from keras_transformers.data.streams import ShardStream
+from keras_transformers.data.table_files import ENDINGS, Chosen, ending
 from keras_transformers.data.tables import name_of
 from keras_transformers.precision import in_precision, is_quantised
 from keras_transformers.tasks.predictor_folder import Held, Published, write_held

@@ -12,8 +12,8 @@ import tensorflow as tf
 from keras_transformers import pretrained
 from keras_transformers.core.types import Array, ClassProblem, StrPath
 from keras_transformers.data.array_files import as_bytes, is_pillow, upright_pillow
-from keras_transformers.data.columns import Chosen
 from keras_transformers.data.splits import held_out
+from keras_transformers.data.table_files import Chosen
 from keras_transformers.models import PVT, Swin, ViT
 from keras_transformers.models.base import SEVERAL, SINGLE
 from keras_transformers.tasks.classes import SEPARATOR, Classes, weights_of_classes

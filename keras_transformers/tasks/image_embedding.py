@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from keras_transformers import pretrained
 from keras_transformers.core.types import StrPath
-from keras_transformers.data.columns import Chosen
+from keras_transformers.data.table_files import Chosen
 from keras_transformers.models import MAE, PVT, Swin, ViT
 from keras_transformers.tasks.conversion import Program, _of_pixels, of_images
 from keras_transformers.tasks.fitting import Fitted

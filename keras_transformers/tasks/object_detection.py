@@ -10,8 +10,7 @@ import tensorflow as tf
 
 from keras_transformers import pretrained
 from keras_transformers.core.types import StrPath
-from keras_transformers.detection import best_answers
-from keras_transformers.detection.boxes import Answers
+from keras_transformers.detection import Answers, best_answers
 from keras_transformers.models import DETR, DeformableDETR
 from keras_transformers.models.set_detector import SetDetector
 from keras_transformers.pretrained.files import read_json

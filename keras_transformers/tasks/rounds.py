@@ -6,6 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from keras_transformers.core.backend import portable
 from keras_transformers.generation import (
     BeamSearch,
     Constraints,
@@ -15,7 +16,6 @@ from keras_transformers.generation import (
     Speculative,
 )
 from keras_transformers.generation.search import Search
-from keras_transformers.layers.portable import portable
 
 LARGEST_BATCH = 64  # a larger request takes several rounds
 
@@ -274,7 +274,7 @@ SPLIT = 1 << 18  # numbers of a kernel from which on two halves are quicker than
 
 
 class TensorFlowKernels:
-    """`layers.portable.Kernels` by operations that every TensorFlow from 2.19 on has.
+    """`core.backend.Kernels` by operations that every TensorFlow from 2.19 on has.
 
     The times in the comments are of two cores of an Intel Xeon with AVX-512 and oneDNN.
     """

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from keras_transformers import pretrained
 from keras_transformers.core.types import Array, StrPath, Tokenizer
-from keras_transformers.data.columns import Chosen
+from keras_transformers.data.table_files import Chosen
 from keras_transformers.generation.request import padding_of
 from keras_transformers.models import TextEncoder
 from keras_transformers.models.text_heads import pooled_tokens

@@ -10,8 +10,8 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformers.core.types import StrPath, Tokenizer
-from keras_transformers.data.columns import Chosen
 from keras_transformers.data.labels import Entity, entities_of, mark_entities
+from keras_transformers.data.table_files import Chosen
 from keras_transformers.generation.request import padding_of
 from keras_transformers.models import TaggingHead
 from keras_transformers.tasks.fitting import (

@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_transformers.core.types import Array, ClassProblem, ProblemType, StrPath, Tokenizer
-from keras_transformers.data.columns import Chosen
+from keras_transformers.data.table_files import Chosen
 from keras_transformers.generation.request import padding_of
 from keras_transformers.layers.adapters import adapter_of
 from keras_transformers.models import ClassificationHead, LanguageModel

@@ -11,7 +11,7 @@ import tensorflow as tf
 from keras_transformers import pretrained
 from keras_transformers.core.types import StrPath, Tokenizer
 from keras_transformers.generation import Request, Sampling, StopStrings, decode
-from keras_transformers.generation.compiled import run_in_parts
+from keras_transformers.generation.decode import run_in_parts
 from keras_transformers.generation.inputs import check_streamable
 from keras_transformers.generation.request import Decodable, padding_of, vocabularies_of
 from keras_transformers.generation.search import Search

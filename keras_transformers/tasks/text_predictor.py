@@ -9,7 +9,7 @@ from typing import Any, Self, TypeAlias
 
 import tensorflow as tf
 
-from keras_transformers.generation.compiled import Part
+from keras_transformers.generation.decode import Part
 from keras_transformers.generation.search import Search
 from keras_transformers.tasks.predictor import Predictor, Refused, check_process, received
 
@@ -39,7 +39,7 @@ class TextStream(Iterator[str]):
         finished: Whether the model ended the text itself. False until then.
 
     Example:
-    >>> from keras_transformers.generation.compiled import Part
+    >>> from keras_transformers.generation.decode import Part
     >>> from keras_transformers.predictors import TextStream
     >>> names = ["the", " cat", " ", "sat"]
     >>> texts_of = lambda rows: ["".join(names[token] for token in row) for row in rows]

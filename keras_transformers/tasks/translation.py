@@ -13,8 +13,8 @@ import tensorflow as tf
 from keras_transformers import pretrained
 from keras_transformers.core.types import StrPath, Tokenizer
 from keras_transformers.core.words import refused_context
-from keras_transformers.data.columns import Chosen
 from keras_transformers.data.streams import orders
+from keras_transformers.data.table_files import Chosen
 from keras_transformers.generation import (
     BeamSearch,
     Request,
@@ -23,7 +23,7 @@ from keras_transformers.generation import (
     Shortlisted,
     decode,
 )
-from keras_transformers.generation.compiled import Part, run_in_parts
+from keras_transformers.generation.decode import Part, run_in_parts
 from keras_transformers.generation.inputs import check_streamable
 from keras_transformers.generation.request import Decodable, most_tokens, padding_of
 from keras_transformers.generation.search import Search

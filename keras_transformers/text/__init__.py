@@ -4,13 +4,17 @@ from keras_transformers.localization.glossary import Glossary
 from keras_transformers.text.batching import (
     bucketed,
     bucketed_texts,
+    bucketing,
     encode_pairs,
+    encoder_of_documents,
+    encoder_of_labelled,
+    encoder_of_pairs,
     framed,
     real_token_share,
+    row_of_labels,
 )
 from keras_transformers.text.byte_pairs import BytePairTokenizer
 from keras_transformers.text.corpus import Mixture, PairCorpus, read_pairs
-from keras_transformers.text.coverage import Coverage, coverage, train_of_fitting_size
 from keras_transformers.text.cutting import AddedToken
 from keras_transformers.text.fast import FastTokenizer
 from keras_transformers.text.masking import masked, word_dropout
@@ -27,13 +31,6 @@ from keras_transformers.text.published_pieces import (
     SiglipTokenizer,
 )
 from keras_transformers.text.sentence_pieces import SentencePieceTokenizer
-from keras_transformers.text.streaming import (
-    bucketing,
-    encoder_of_documents,
-    encoder_of_labelled,
-    encoder_of_pairs,
-    row_of_labels,
-)
 from keras_transformers.text.subword_sampling import SubwordSampler
 from keras_transformers.text.texts import (
     TaggedCorpus,
@@ -44,7 +41,13 @@ from keras_transformers.text.texts import (
     read_texts,
 )
 from keras_transformers.text.tokenizers import Languages
-from keras_transformers.text.trimming import TrimmedTokenizer, trim_tokenizer
+from keras_transformers.text.trimming import (
+    Coverage,
+    TrimmedTokenizer,
+    coverage,
+    train_of_fitting_size,
+    trim_tokenizer,
+)
 from keras_transformers.text.wordpiece import WordPieceTokenizer
 from keras_transformers.text.words import (
     Alignment,

@@ -13,10 +13,9 @@ import tensorflow as tf
 
 from keras_transformers.core.types import Array, Tokenizer
 from keras_transformers.core.words import in_context, without_context
-from keras_transformers.data.columns import PAIRS, Chosen, Column
 from keras_transformers.data.splits import held_out
 from keras_transformers.data.streams import of_epoch, orders
-from keras_transformers.data.table_files import ending
+from keras_transformers.data.table_files import PAIRS, Chosen, Column, ending
 from keras_transformers.data.tables import account, read_rows
 from keras_transformers.text.tokenizers import with_room
 

@@ -11,17 +11,19 @@ import tensorflow as tf
 
 from keras_transformers.core.types import Strings
 from keras_transformers.text.cutting import valid
-from keras_transformers.text.host import FromDefinition, check_ops, has_package
-from keras_transformers.text.in_graph.program import Program
-from keras_transformers.text.in_graph.splitting import Inexpressible
+from keras_transformers.text.in_graph_program import Program
+from keras_transformers.text.in_graph_splitting import Inexpressible
 from keras_transformers.text.tokenizers import (
+    FromDefinition,
     GivenIds,
     Languages,
     Marks,
     Multilingual,
     Template,
+    check_ops,
     given_ids,
     given_row,
+    has_package,
     read_template,
     read_truncation,
     rows_of,

@@ -26,13 +26,13 @@ from keras_transformers.text.cutting import (
     valid,
     write_added,
 )
-from keras_transformers.text.host import check_ops
 from keras_transformers.text.sentence_pieces import SentencePieces
 from keras_transformers.text.tokenizers import (
     GivenIds,
     Languages,
     Marks,
     Multilingual,
+    check_ops,
     given_ids,
     given_row,
     rows_of,

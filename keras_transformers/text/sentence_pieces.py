@@ -19,15 +19,19 @@ import tensorflow as tf
 
 from keras_transformers.core.imports import needed_by
 from keras_transformers.core.types import Array, Strings, StrPath
-from keras_transformers.text.host import check_ops, has_ops, joined, package, ragged
 from keras_transformers.text.tokenizers import (
     Context,
     GivenIds,
     Marks,
+    check_ops,
     given_ids,
     given_row,
     given_texts,
+    has_ops,
     in_marks,
+    joined,
+    package,
+    ragged,
 )
 
 Normalization: TypeAlias = Literal["nmt_nfkc", "nfkc", "nmt_nfkc_cf", "nfkc_cf", "none"]
@@ -323,13 +327,16 @@ class SentencePieces:
         self._owner, self._proto = owner, proto
 
     def _op(self, dtype: Any = tf.int32, sample: float | None = None) -> Any:
-        """The tensorflow-text op, made anew wherever it is used.
+        """Makes the tensorflow-text op, anew wherever it is used; None without that package.
 
         One made beforehand would hold a resource that dies when TensorFlow clears its caches, as
         `keras.utils.set_random_seed` makes it do. Inside a graph the model becomes a part of it.
         """
-        import tensorflow_text as tf_text  # only who tokenizes needs it
-
+        try:
+            import tensorflow_text as tf_text  # only who tokenizes needs it
+        except ImportError:
+            has_ops()  # warns if the package is installed and broken
+            return None
         sampling = {} if sample is None else {"nbest_size": -1, "alpha": float(sample)}
         return tf_text.SentencepieceTokenizer(self._proto, out_type=dtype, **sampling)
 
@@ -366,8 +373,9 @@ class SentencePieces:
 
     def ids(self, strings: tf.Tensor, sample: float | None = None) -> tf.RaggedTensor:
         """Ids `(n, None)` of strings `(n,)`; `sample` as in `SentencePieceTokenizer.tokenize`."""
-        if has_ops():
-            return self._op(sample=sample).tokenize(strings)
+        op = self._op(sample=sample)
+        if op is not None:
+            return op.tokenize(strings)
         return ragged(lambda texts: self._cut(texts, int, sample), strings)
 
     def _cut(self, texts: list[str], out_type: type, sample: float | None) -> Any:
@@ -378,14 +386,16 @@ class SentencePieces:
 
     def pieces(self, strings: tf.Tensor, sample: float | None = None) -> tf.RaggedTensor:
         """Pieces `(n, None)`, strings, of strings `(n,)`; unknown characters as they are."""
-        if has_ops():
-            return self._op(tf.string, sample).tokenize(strings)
+        op = self._op(tf.string, sample)
+        if op is not None:
+            return op.tokenize(strings)
         return ragged(lambda texts: self._cut(texts, str, sample), strings, tf.string)
 
     def texts(self, ids: tf.RaggedTensor) -> tf.Tensor:
         """Strings `(n,)` of ids `(n, None)`."""
-        if has_ops():
-            return self._op().detokenize(ids)
+        op = self._op()
+        if op is not None:
+            return op.detokenize(ids)
         return joined(lambda rows: [self._model.decode(row) for row in rows], ids)
 
 

@@ -13,11 +13,18 @@ from typing import Any, Self
 import numpy as np
 
 from keras_transformers.core.types import StrPath
-from keras_transformers.data.columns import LABELS, TEXTS, Chosen, Column
 from keras_transformers.data.labels import OUTSIDE, numbered
 from keras_transformers.data.splits import held_out
+from keras_transformers.data.table_files import (
+    LABELS,
+    TEXTS,
+    Chosen,
+    Column,
+    ending,
+    files_of,
+    read_bytes,
+)
 from keras_transformers.data.table_files import NAMED_ENDINGS as TABLES
-from keras_transformers.data.table_files import ending, files_of, read_bytes
 from keras_transformers.data.tables import account, holds_lists, read_rows
 
 TEXT_ENDINGS = (".txt", ".txt.gz")

@@ -25,8 +25,16 @@ from keras_transformers.text.cutting import (
     valid,
     write_added,
 )
-from keras_transformers.text.host import FromDefinition, check_ops, decomposed, has_ops
-from keras_transformers.text.tokenizers import GivenIds, given_ids, given_row, given_texts
+from keras_transformers.text.tokenizers import (
+    FromDefinition,
+    GivenIds,
+    check_ops,
+    decomposed,
+    given_ids,
+    given_row,
+    given_texts,
+    has_ops,
+)
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 # What a special token is among the words: a control character, which cleaned text cannot hold.

@@ -13,17 +13,6 @@ from keras_transformers.training.adapters import (
 )
 from keras_transformers.training.callbacks import CheckpointAverage, Throughput, Tracker
 from keras_transformers.training.checkpoints import Checkpoints
-from keras_transformers.training.classification import (
-    ClassificationScores,
-    LabelScores,
-    TagScores,
-    calibration_error,
-    classification_accuracy,
-    classification_loss,
-    score_classes,
-    score_labels,
-    score_tags,
-)
 from keras_transformers.training.detection import DetectionScores, best_threshold, score_boxes
 from keras_transformers.training.distillation import Distiller, distillation_loss
 from keras_transformers.training.fine_tuning import (
@@ -42,17 +31,31 @@ from keras_transformers.training.losses import (
 )
 from keras_transformers.training.memory import keep_freed_memory
 from keras_transformers.training.metrics import (
+    ClassificationScores,
     LabelAccuracy,
+    LabelScores,
     MaskedAccuracy,
     Perplexity,
+    TagScores,
     TokenCrossEntropy,
+    calibration_error,
+    classification_accuracy,
+    classification_loss,
+    score_classes,
+    score_labels,
+    score_tags,
     token_learning,
 )
 from keras_transformers.training.muon import Muon, orthogonalize
 from keras_transformers.training.optimizers import AdamW, Lamb
-from keras_transformers.training.range_test import RangeTest, learning_rate_range_test
 from keras_transformers.training.resume import ExactResume
-from keras_transformers.training.schedules import BudgetedDecay, InverseSquareRoot, WarmupLinear
+from keras_transformers.training.schedules import (
+    BudgetedDecay,
+    InverseSquareRoot,
+    RangeTest,
+    WarmupLinear,
+    learning_rate_range_test,
+)
 from keras_transformers.training.translation import (
     SystemScore,
     TranslationReport,

@@ -6,13 +6,13 @@ import keras
 from keras import ops
 
 from keras_transformers.core.types import ProblemType, Tensor
-from keras_transformers.training.classification import SEVERAL
 from keras_transformers.training.losses import (
     ReducedLosses,
     SmoothedCrossEntropy,
     signed,
     token_weights,
 )
+from keras_transformers.training.metrics import SEVERAL
 
 # Keras's losses that take logits where they are told so.
 OF_KERAS = (

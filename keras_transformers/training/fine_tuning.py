@@ -8,7 +8,7 @@ import keras
 import numpy as np
 
 from keras_transformers.core.types import Array
-from keras_transformers.layers.rematerialization import Rematerialized
+from keras_transformers.layers.base import Rematerialized
 from keras_transformers.training.schedules import StepCounter
 
 # Of `benchmarks/small_data.py`: epochs by the number of examples, and the peak of the rate. That

@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 import keras
 from keras import ops
 
-from keras_transformers.core.assertions import require_values
-from keras_transformers.core.backend import custom_gradient
+from keras_transformers.core.backend import custom_gradient, require_values
 from keras_transformers.core.types import Scalar, Tensor
 
 

@@ -10,8 +10,8 @@ import numpy as np
 
 from keras_transformers.core.types import StrPath
 from keras_transformers.data.array_files import ENDINGS
-from keras_transformers.data.columns import LABELS, Chosen, Column
 from keras_transformers.data.splits import find_parts
+from keras_transformers.data.table_files import LABELS, Chosen, Column
 from keras_transformers.data.tables import read_rows, read_table
 from keras_transformers.vision.corpus import ImageCorpus, encoded_image
 

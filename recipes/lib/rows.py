@@ -7,13 +7,13 @@ import json
 import pathlib
 from collections.abc import Mapping
 
-from keras_transformers.data.columns import plain
 from keras_transformers.data.table_files import (
     NO_OBJECT,
     NO_TEXT,
     OF_RECORDS,
     opened,
     opened_text,
+    plain,
     rows_of_file,
 )
 from keras_transformers.predictors import Refused

@@ -4,8 +4,7 @@ import keras
 import numpy as np
 import pytest
 
-from keras_transformers.alignment import align_words, learn_alignment, pharaoh, read_pharaoh
-from keras_transformers.alignment.links import Pairs
+from keras_transformers.alignment import Pairs, align_words, learn_alignment, pharaoh, read_pharaoh
 from keras_transformers.inspection import attention_maps
 from keras_transformers.models import AlignmentHead, Transformer
 from keras_transformers.text import SentencePieceTokenizer

@@ -118,7 +118,7 @@ def ragged():
 
 def weights(made):
     """Path inside the model -> NumPy array."""
-    from keras_transformers.distribution.devices import _whole
+    from keras_transformers.distribution.layouts import _whole
 
     own = made.trainable_variables
     values = _whole(own) if keras.backend.backend() == "jax" else [v.numpy() for v in own]

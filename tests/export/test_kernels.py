@@ -6,11 +6,10 @@ import pytest
 import tensorflow as tf
 from keras import ops
 
+from keras_transformers.core.backend import portable
 from keras_transformers.generation import BeamSearch, Constraints, Greedy, Request, decode, generate
 from keras_transformers.layers import LocalAttention, TokenEmbedding
-from keras_transformers.layers.attention.scores import project
-from keras_transformers.layers.portable import portable
-from keras_transformers.layers.projections import project_token
+from keras_transformers.layers.attention.scores import project, project_token
 from keras_transformers.models import LanguageModel, Transformer
 from keras_transformers.tasks.rounds import FEW, SPLIT, TensorFlowKernels
 from keras_transformers.training import add_lora

@@ -14,7 +14,7 @@ from keras_transformers.generation import (
     Sampling,
     generate,
 )
-from keras_transformers.generation.phrases import after_each, demands_of, first_progress
+from keras_transformers.generation.constraints import after_each, demands_of, first_progress
 from keras_transformers.models import Transformer
 from tests.generation.toy import (
     BATCH,

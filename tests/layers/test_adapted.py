@@ -6,8 +6,7 @@ import pytest
 from keras import ops
 
 from keras_transformers.layers import SelfAttention, TokenEmbedding
-from keras_transformers.layers.attention.scores import project
-from keras_transformers.layers.projections import project_token
+from keras_transformers.layers.attention.scores import project, project_token
 from keras_transformers.training import add_lora, merge
 from tests.adapters import fill
 from tests.contract import to_numpy

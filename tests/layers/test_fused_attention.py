@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from keras import ops
 
+from keras_transformers.core.backend import portable
 from keras_transformers.inspection import attention_maps
 from keras_transformers.layers import (
     AttentionPositionEncoding,
@@ -23,7 +24,6 @@ from keras_transformers.layers import (
 )
 from keras_transformers.layers.attention import kernels
 from keras_transformers.layers.attention.kernels import Pairs, blockwise_attention
-from keras_transformers.layers.portable import portable
 from tests.contract import assert_close, to_numpy
 from tests.oracles import softmax
 from tests.ways import CASES, LENGTH, X, apart, one_way, output_and_gradients

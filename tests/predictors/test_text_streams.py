@@ -18,7 +18,7 @@ import keras_transformers
 from keras_transformers import pretrained
 from keras_transformers.export import TextGenerator, Translator
 from keras_transformers.generation import BeamSearch, Boundaries, Constraints, Greedy, Sampling
-from keras_transformers.generation.compiled import Part
+from keras_transformers.generation.decode import Part
 from keras_transformers.models import LanguageModel, Transformer
 from keras_transformers.predictors import TextGeneratorPredictor, TextStream, TranslatorPredictor
 from keras_transformers.tasks.loading import fitting_of_run

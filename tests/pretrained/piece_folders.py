@@ -6,7 +6,7 @@ import json
 
 import sentencepiece
 
-from keras_transformers.pretrained.piece_tokenizers import M2M_100, MBART, MBART_50, NLLB
+from keras_transformers.pretrained.tokenizer_settings import M2M_100, MBART, MBART_50, NLLB
 from recipes.data.translation import load as load_pairs
 
 OF_GOOGLE = ("PegasusTokenizer", "T5Tokenizer")

@@ -9,7 +9,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from keras_transformers import models, pretrained
-from keras_transformers.pretrained.adapter_settings import read_settings
+from keras_transformers.pretrained.adapter_weights import read_settings
 from keras_transformers.training import add_lora, set_adapter
 from keras_transformers.training.adapters import adapted_layers
 from tests.contract import assert_close, to_numpy

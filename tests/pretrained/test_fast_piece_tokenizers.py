@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from keras_transformers import pretrained
-from keras_transformers.pretrained.piece_tokenizers import NLLB
+from keras_transformers.pretrained.tokenizer_settings import NLLB
 from keras_transformers.text import FastTokenizer, PieceTokenizer
 from tests.pretrained.piece_folders import CODES, write
 from tests.pretrained.test_piece_tokenizers import TEXTS, published

@@ -259,8 +259,8 @@ def searched(mode, model, search, source, request):
     """What a search finds eagerly, compiled by XLA, or by the kernels of an export."""
     import tensorflow as tf
 
+    from keras_transformers.core.backend import portable
     from keras_transformers.generation import Request, decode
-    from keras_transformers.layers.portable import portable
     from keras_transformers.tasks.rounds import TensorFlowKernels
 
     fixed = {name: request.pop(name) for name in ("end_id", "padding_id", "prompt_length")}

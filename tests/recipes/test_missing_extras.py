@@ -16,9 +16,10 @@ from keras_transformers.core.imports import EXTRAS, advice, needed_by
 ROOT = pathlib.Path(__file__).parent.parent.parent
 FILES = [path for top in ("keras_transformers", "recipes") for path in (ROOT / top).rglob("*.py")]
 # Files of a format that `export.formats` looks for the package of before, and classes that
-# `training.Tracker` makes, which has done the same. `text.host` decides where tensorflow-text is.
+# `training.Tracker` makes, which has done the same. `text.tokenizers` decides where
+# tensorflow-text is.
 CHECKED_BEFORE = {"conversion.py", "callbacks.py", "flops.py"}
-ON_JAX = {"backend.py", "caching.py", "devices.py"}  # where JAX is the backend
+ON_JAX = {"backend.py", "caching.py", "layouts.py"}  # where JAX is the backend
 
 
 @pytest.fixture

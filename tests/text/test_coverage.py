@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from keras_transformers.text import SentencePieceTokenizer, train_of_fitting_size
-from keras_transformers.text.coverage import share_of_frequent
+from keras_transformers.text.trimming import share_of_frequent
 
 RNG = np.random.default_rng(4)
 WORDS = ["".join(RNG.choice(list("abcdefg"), 1 + i % 5)) for i in range(60)]

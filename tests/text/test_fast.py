@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from keras_transformers import export, models
 from keras_transformers.text import FastTokenizer
-from keras_transformers.text.in_graph.splitting import normalizer
+from keras_transformers.text.in_graph_splitting import normalizer
 from tests.slow import slow_except
 from tests.text import scripts
 

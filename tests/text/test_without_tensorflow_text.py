@@ -8,7 +8,7 @@ import json
 import pytest
 
 from keras_transformers import pretrained, text
-from keras_transformers.text import host
+from keras_transformers.text import tokenizers
 from tests.pretrained.folders import bert, gpt2, marian
 from tests.test_imports import run_without
 from tests.text import scripts
@@ -127,9 +127,9 @@ def test_why_an_installed_package_fails_is_said(content, reason, tmp_path, monke
     (tmp_path / "broken_package.py").write_text(content)
     monkeypatch.syspath_prepend(str(tmp_path))
     with pytest.warns(UserWarning, match=f"broken_package is installed but .*: {reason}$"):
-        assert not host.has_package("broken_package")
+        assert not tokenizers.has_package("broken_package")
 
 
 def test_a_package_that_is_not_installed_is_no_reason_for_a_warning(recwarn):
-    assert not host.has_package("no_such_package")
+    assert not tokenizers.has_package("no_such_package")
     assert not recwarn.list

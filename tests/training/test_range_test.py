@@ -12,7 +12,7 @@ from keras_transformers.training import (
     Muon,
     WarmupLinear,
     learning_rate_range_test,
-    range_test,
+    schedules,
 )
 from keras_transformers.training.checkpoints import variables_of
 from tests.contract import to_numpy
@@ -272,13 +272,13 @@ def test_steps_that_the_scaling_of_the_loss_leaves_out_are_no_steps(monkeypatch)
         model.compile(keras.optimizers.LossScaleOptimizer(AdamW(0.1), 2.0**40), "mse")
     finally:
         keras.config.set_dtype_policy("float32")
-    batches, count = [], range_test._RisingRate.on_train_batch_end
+    batches, count = [], schedules._RisingRate.on_train_batch_end
 
     def on_train_batch_end(callback, batch, logs=None):
         batches.append(batch)
         count(callback, batch, logs)
 
-    monkeypatch.setattr(range_test._RisingRate, "on_train_batch_end", on_train_batch_end)
+    monkeypatch.setattr(schedules._RisingRate, "on_train_batch_end", on_train_batch_end)
     result = learning_rate_range_test(model, X, Y, **RATES)
     assert len(result.losses) == 7
     assert (
@@ -290,12 +290,12 @@ def test_steps_that_the_scaling_of_the_loss_leaves_out_are_no_steps(monkeypatch)
 def test_the_suggestion_is_the_steepest_descent_between_the_beginning_and_the_lowest_loss():
     rates = np.geomspace(1e-6, 1, 61)
     falling = 1 / (1 + (rates / 1e-3) ** 2)  # over the logarithm, steepest at 1e-3
-    assert range_test._suggest(rates, falling) == pytest.approx(1e-3, rel=1e-6)
+    assert schedules._suggest(rates, falling) == pytest.approx(1e-3, rel=1e-6)
     spoiled = falling.copy()
     spoiled[:3] += [9.0, 4.0, 1.0]  # in the first tenth
     spoiled[55:] = [0.5, 9.0, 9.0, 2.0, 3.0, 4.0]  # after the lowest
-    assert range_test._suggest(rates, spoiled) == pytest.approx(1e-3, rel=1e-6)
-    assert range_test._suggest(rates, np.linspace(1, 2, 61)) is None
+    assert schedules._suggest(rates, spoiled) == pytest.approx(1e-3, rel=1e-6)
+    assert schedules._suggest(rates, np.linspace(1, 2, 61)) is None
 
 
 def test_what_cannot_be_tested_is_refused():

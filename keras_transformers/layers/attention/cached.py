@@ -16,16 +16,15 @@ import keras
 from keras import ops
 from keras.quantizers import abs_max_quantize
 
+from keras_transformers.core.backend import KERNELS
 from keras_transformers.core.types import Cache, Index, Tensor
 from keras_transformers.layers.attention.multi_head import (
     AttentionMasks,
     MultiHeadAttention,
     SelfAttention,
 )
-from keras_transformers.layers.attention.scores import project, swap_heads
-from keras_transformers.layers.portable import KERNELS
+from keras_transformers.layers.attention.scores import project, project_token, swap_heads
 from keras_transformers.layers.positions.biases import AttentionPositionEncoding
-from keras_transformers.layers.projections import project_token
 
 SCALE = "_scale"  # behind the name of what it belongs to
 

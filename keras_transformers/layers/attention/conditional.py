@@ -5,7 +5,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_transformers.core.assertions import require, same
+from keras_transformers.core.backend import require, same
 from keras_transformers.core.types import MaybeWeights, Shape, Tensor
 from keras_transformers.layers.attention.multi_head import AttentionMasks, MultiHeadAttention
 from keras_transformers.layers.attention.scores import project, swap_heads

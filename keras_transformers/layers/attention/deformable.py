@@ -7,7 +7,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_transformers.core.assertions import require, same
+from keras_transformers.core.backend import require, same
 from keras_transformers.core.types import (
     Index,
     LayerOptions,
@@ -16,12 +16,11 @@ from keras_transformers.core.types import (
     Shape,
     Tensor,
 )
-from keras_transformers.layers.attention.scores import project
+from keras_transformers.layers.attention.scores import batch_size, project
 from keras_transformers.layers.base import BaseLayer, output_spec_of_call
 from keras_transformers.layers.checks import check_sequence, named, refuse, whole_number
 from keras_transformers.layers.masks import as_mask, given_padding, hide_padding
 from keras_transformers.layers.positions.sequence import positions_of
-from keras_transformers.layers.projections import batch_size
 
 
 def sample_levels(

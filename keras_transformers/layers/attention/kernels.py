@@ -15,7 +15,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_transformers.core.backend import custom_gradient, on_accelerator
+from keras_transformers.core.backend import KERNELS, custom_gradient, on_accelerator
 from keras_transformers.core.types import Array, Index, Tensor
 from keras_transformers.layers import regularization
 from keras_transformers.layers.attention.scores import (
@@ -25,7 +25,6 @@ from keras_transformers.layers.attention.scores import (
     swap_heads,
 )
 from keras_transformers.layers.masks import causal_mask, combine_masks
-from keras_transformers.layers.portable import KERNELS
 from keras_transformers.layers.positions.biases import AttentionPositionEncoding
 
 # Pairs of one head from which on blocks are quicker than all pairs at once. Forward and backward of

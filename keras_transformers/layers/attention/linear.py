@@ -8,7 +8,7 @@ from keras import ops
 
 from keras_transformers.core.types import Tensor
 from keras_transformers.layers.attention.multi_head import ProjectionOptions, SelfAttention
-from keras_transformers.layers.projections import batch_size
+from keras_transformers.layers.attention.scores import batch_size
 
 CHUNK = 64
 

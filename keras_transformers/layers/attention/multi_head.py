@@ -10,6 +10,7 @@ from typing import Any, Literal, NamedTuple, Self, TypeAlias, Unpack, cast
 import keras
 from keras import ops
 
+from keras_transformers.core.backend import KERNELS
 from keras_transformers.core.types import (
     Cache,
     Initializer,
@@ -27,6 +28,7 @@ from keras_transformers.layers.attention.scores import (
     Score,
     product,
     project,
+    project_token,
     regroup,
     softmax_of_visible,
     swap_heads,
@@ -41,10 +43,8 @@ from keras_transformers.layers.masks import (
     hide_unseen,
 )
 from keras_transformers.layers.parts import part, serialized
-from keras_transformers.layers.portable import KERNELS
 from keras_transformers.layers.positions.biases import AttentionPositionEncoding
 from keras_transformers.layers.positions.sequence import with_positions
-from keras_transformers.layers.projections import project_token
 from keras_transformers.layers.regularization import Dropout
 
 # What Keras's layer can do and ours cannot, and the values of those arguments that ask for nothing.

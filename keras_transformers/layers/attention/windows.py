@@ -7,7 +7,7 @@ from typing import Any, Unpack
 import keras
 from keras import ops
 
-from keras_transformers.core.assertions import divides, require, same
+from keras_transformers.core.backend import divides, require, same
 from keras_transformers.core.types import Index, Tensor
 from keras_transformers.layers.attention.multi_head import AttentionOptions, SelfAttention
 from keras_transformers.layers.attention.scores import ScaledCosineScore

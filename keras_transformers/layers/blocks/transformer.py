@@ -22,7 +22,12 @@ from keras_transformers.core.types import (
 )
 from keras_transformers.layers.attention.cached import CausalSelfAttention
 from keras_transformers.layers.attention.multi_head import CrossAttention, SelfAttention
-from keras_transformers.layers.base import BaseLayer, ReadByBuild, output_spec_of_call
+from keras_transformers.layers.base import (
+    BaseLayer,
+    ReadByBuild,
+    Rematerialized,
+    output_spec_of_call,
+)
 from keras_transformers.layers.checks import (
     ELSEWHERE,
     beside,
@@ -50,7 +55,6 @@ from keras_transformers.layers.parts import (
     own_part,
 )
 from keras_transformers.layers.regularization import Dropout, DropPath, LayerScale
-from keras_transformers.layers.rematerialization import Rematerialized
 
 
 class BranchOptions(LayerOptions, total=False):

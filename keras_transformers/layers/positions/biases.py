@@ -8,7 +8,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_transformers.core.assertions import at_most, require, same
+from keras_transformers.core.backend import at_most, require, same
 from keras_transformers.core.types import Array, LayerOptions, Shape, Tensor
 from keras_transformers.layers.base import BaseLayer
 from keras_transformers.layers.checks import named, refuse, whole_number

@@ -8,7 +8,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_transformers.core.assertions import require, same
+from keras_transformers.core.backend import require, same
 from keras_transformers.core.types import Index, Initializer, LayerOptions, Mixin, Shape, Tensor
 from keras_transformers.layers.base import BaseLayer
 from keras_transformers.layers.checks import named

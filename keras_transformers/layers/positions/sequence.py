@@ -6,7 +6,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_transformers.core.assertions import at_most, require
+from keras_transformers.core.backend import at_most, require
 from keras_transformers.core.types import Index, Initializer, LayerOptions, Part, Shape, Tensor
 from keras_transformers.layers.base import BaseLayer
 from keras_transformers.layers.checks import (

@@ -1,4 +1,4 @@
-"""BART, mBART, PEGASUS, M2M-100, NLLB and Marian."""
+"""Families of `Transformer`: BART, mBART, PEGASUS, M2M-100, NLLB, Marian, T5 and mT5."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,19 +7,8 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_transformers import layers
 from keras_transformers.core.types import Array
-from keras_transformers.layers import (
-    CausalSelfAttention,
-    CrossAttention,
-    DecoderBlock,
-    EncoderBlock,
-    FeedForward,
-    PositionalEncoding,
-    PositionEmbedding,
-    SelfAttention,
-    TokenEmbedding,
-    sinusoidal_encoding,
-)
 from keras_transformers.models import Transformer
 from keras_transformers.pretrained.family import (
     Combined,
@@ -30,9 +19,13 @@ from keras_transformers.pretrained.family import (
     activation,
     number,
     positive,
+    read_activation,
     size,
+    write_activation,
 )
 from keras_transformers.pretrained.weight_mapping import (
+    LINEAR,
+    OUTPUT,
     AsIs,
     Computed,
     Mappings,
@@ -70,20 +63,20 @@ def make_translator(arguments: dict[str, Any]) -> Transformer:
         dropout=arguments["dropout"],
         embedding=target if arguments["shared"] else both,
         positions=_positions(arguments),
-        encoder_block=EncoderBlock(
-            mixer=SelfAttention(heads, **attention),
+        encoder_block=layers.EncoderBlock(
+            mixer=layers.SelfAttention(heads, **attention),
             **_shared_parts(arguments, arguments["mlp_dim"]),
         ),
-        decoder_block=DecoderBlock(
-            mixer=CausalSelfAttention(decoder_heads, **attention),
-            cross_attention=CrossAttention(decoder_heads, **attention),
+        decoder_block=layers.DecoderBlock(
+            mixer=layers.CausalSelfAttention(decoder_heads, **attention),
+            cross_attention=layers.CrossAttention(decoder_heads, **attention),
             **_shared_parts(arguments, arguments["decoder_mlp_dim"]),
         ),
     )
 
 
-def _table(arguments: dict[str, Any], rows: int, logits_bias: bool) -> TokenEmbedding:
-    return TokenEmbedding(
+def _table(arguments: dict[str, Any], rows: int, logits_bias: bool) -> layers.TokenEmbedding:
+    return layers.TokenEmbedding(
         rows,
         arguments["hidden_dim"],
         arguments["scale_embedding"],
@@ -95,17 +88,19 @@ def _table(arguments: dict[str, Any], rows: int, logits_bias: bool) -> TokenEmbe
 def _positions(arguments: dict[str, Any]) -> Any:
     """Makes sines as Marian has them, or as fairseq; or two tables, each with a norm behind it."""
     if arguments["positions"] == "halves":
-        return PositionalEncoding(layout="halves")
+        return layers.PositionalEncoding(layout="halves")
     if arguments["positions"] == "fairseq":
         # Its slowest rate is 1 / 10000 itself; and positions are numbered from the padding's on.
         width = arguments["hidden_dim"]
         if width % 2 or width < 4:
             raise ValueError(f"`d_model` must be even and at least 4. Received: {width}")
         slowest = 10000.0 ** (width / (width - 2))
-        return PositionalEncoding(slowest, "add", "halves", arguments["padding_id"] + 1)
+        return layers.PositionalEncoding(slowest, "add", "halves", arguments["padding_id"] + 1)
     norm = keras.layers.LayerNormalization(epsilon=EPSILON)
     rows = arguments["table_rows"]
-    source, target = (PositionEmbedding(rows, first_position=OFFSET, norm=norm) for _ in range(2))
+    source, target = (
+        layers.PositionEmbedding(rows, first_position=OFFSET, norm=norm) for _ in range(2)
+    )
     return source, target
 
 
@@ -113,7 +108,7 @@ def _shared_parts(arguments: dict[str, Any], mlp_dim: int) -> dict[str, Any]:
     """Returns the arguments of a block that are the same in encoder and decoder."""
     return {
         "dropout": arguments["dropout"],
-        "feed_forward": FeedForward(mlp_dim, arguments["activation"]),
+        "feed_forward": layers.FeedForward(mlp_dim, arguments["activation"]),
         "norm_first": arguments["norm_first"],
         "norm": keras.layers.LayerNormalization(epsilon=EPSILON),
     }
@@ -148,7 +143,7 @@ def read_translator(model: Transformer) -> dict[str, Any]:
         "activation": keras.activations.serialize(encoder.feed_forward.activation),
     }
     positions = model.source_positions
-    if isinstance(positions, PositionEmbedding):
+    if isinstance(positions, layers.PositionEmbedding):
         return {**arguments, "positions": "learned", "table_rows": positions.max_length}
     kind = "fairseq" if positions.first_position else "halves"
     return {**arguments, "positions": kind}
@@ -165,7 +160,7 @@ SHARED: Mappings = [
 
 
 def _sines(shape: tuple[int, ...]) -> Array:
-    table = sinusoidal_encoding(ops.arange(shape[0]), shape[1], layout="halves")
+    table = layers.sinusoidal_encoding(ops.arange(shape[0]), shape[1], layout="halves")
     return np.asarray(ops.convert_to_numpy(table))
 
 
@@ -214,7 +209,7 @@ def _rows(value: Any) -> int:
     return positive(value) + OFFSET
 
 
-def _settings(defaults: Mapping[str, Any]) -> tuple[Setting, ...]:
+def _bart_settings(defaults: Mapping[str, Any]) -> tuple[Setting, ...]:
     """The settings of all of them, with what they are where nothing is said."""
     return (
         size("vocab_size", "vocab_size", defaults.get("vocab_size", 50265)),
@@ -227,7 +222,7 @@ def _settings(defaults: Mapping[str, Any]) -> tuple[Setting, ...]:
     )
 
 
-def _family(
+def _bart_family(
     name: str,
     kind: str,
     task: str,
@@ -248,7 +243,7 @@ def _family(
         mappings: Those beside `bart_layers`.
         settled, without_effect: As for `Configuration`.
     """
-    settings = _settings(defaults)
+    settings = _bart_settings(defaults)
     sizes: dict[Any, tuple[Any, ...]] = {
         ("model.shared.weight", *TABLES): ("vocab_size", "d_model"),
         "model.encoder.layers.0.fc1.weight": ("encoder_ffn_dim", "d_model"),
@@ -285,7 +280,7 @@ def _family(
     )
 
 
-BART = _family(
+BART = _bart_family(
     "bart",
     "BartForConditionalGeneration",
     "summarization",
@@ -301,7 +296,7 @@ BART = _family(
     },
     without_effect=frozenset({"extra_pos_embeddings"}),
 )
-MBART = _family(
+MBART = _bart_family(
     "mbart",
     "MBartForConditionalGeneration",
     "translation",
@@ -317,7 +312,7 @@ MBART = _family(
     },
     without_effect=frozenset({"extra_pos_embeddings", "max_length"}),
 )
-PEGASUS = _family(
+PEGASUS = _bart_family(
     "pegasus",
     "PegasusForConditionalGeneration",
     "summarization",
@@ -333,7 +328,7 @@ PEGASUS = _family(
     },
     without_effect=frozenset({"extra_pos_embeddings"}),
 )
-M2M_100 = _family(
+M2M_100 = _bart_family(
     "m2m_100",
     "M2M100ForConditionalGeneration",
     "translation",
@@ -355,7 +350,7 @@ APART: Mappings = [
 ]
 
 
-def _mappings(model: Transformer) -> Mappings:
+def _marian_mappings(model: Transformer) -> Mappings:
     shared = model.source_embedding is model.target_embedding
     return [*(SHARED if shared else APART), *bart_layers(), *COMPUTED_POSITIONS]
 
@@ -398,7 +393,7 @@ MARIAN_CONFIGURATION = Configuration(
     without_effect=IN_TRAINING | {"max_position_embeddings", "extra_pos_embeddings"},
 )
 MARIAN_WEIGHTS = Weights(
-    mappings=_mappings,
+    mappings=_marian_mappings,
     sizes={
         ("model.shared.weight", TABLES[0]): ("vocab_size", "d_model"),
         ("model.shared.weight", TABLES[1]): ("decoder_vocab_size", "d_model"),
@@ -416,4 +411,220 @@ MARIAN = Family(
     make=make_translator,
     read=read_translator,
     shape=translator_shape,
+)
+
+
+GATED = "gated-"
+T5_HEAD = "lm_head.weight"
+T5_TABLES = ("shared.weight", "encoder.embed_tokens.weight", "decoder.embed_tokens.weight")
+# The first is of its classifiers; the last two follow from `feed_forward_proj`.
+T5_WITHOUT_EFFECT = frozenset("classifier_dropout output_past n_positions".split())
+T5_WITHOUT_EFFECT |= {"dense_act_fn", "is_gated_act"}
+# Of each block the branches in their order, and what the published code calls each.
+T5_BRANCHES = {
+    "encoder": (("mixer", "SelfAttention"), ("feed_forward", "DenseReluDense")),
+    "decoder": (
+        ("mixer", "SelfAttention"),
+        ("cross_attention", "EncDecAttention"),
+        ("feed_forward", "DenseReluDense"),
+    ),
+}
+
+
+def read_network(value: str) -> tuple[bool, str]:
+    """Returns whether `feed_forward_proj` names a gated network, and the activation."""
+    gated = str(value).startswith(GATED)
+    name = str(value).removeprefix(GATED)
+    return gated, read_activation("gelu_new" if gated and name == "gelu" else name)
+
+
+def write_network(network: tuple[bool, str]) -> str:
+    """Returns the `feed_forward_proj` that `read_network` reads so."""
+    gated, activation = network
+    name = write_activation(activation)
+    if not gated:
+        return name
+    if name == "gelu":  # which would be read as the other
+        raise ValueError("a gated network with gelu_tanh, not 'gelu'")
+    return GATED + ("gelu" if name == "gelu_new" else name)
+
+
+def make_t5(arguments: dict[str, Any]) -> Transformer:
+    """Makes a model of flat arguments."""
+    buckets, distance = arguments["num_buckets"], arguments["max_distance"]
+    attention = {name: arguments[name] for name in ("num_heads", "key_dim", "dropout")}
+    attention |= {"use_bias": False, "score": "dot"}
+    gated, activation = arguments["network"]
+    network = layers.GatedFeedForward if gated else layers.FeedForward
+    dropout = arguments["dropout"]
+    parts = {
+        "dropout": dropout,
+        "feed_forward": network(arguments["mlp_dim"], activation, dropout, use_bias=False),
+        "norm": keras.layers.RMSNormalization(epsilon=arguments["norm_epsilon"]),
+        "norm_first": True,
+    }
+    return Transformer(
+        num_layers=(arguments["num_layers"], arguments["num_decoder_layers"]),
+        dropout=dropout,
+        embedding=layers.TokenEmbedding(
+            arguments["vocab_size"],
+            arguments["hidden_dim"],
+            scale=False,
+            padding_id=arguments["padding_id"],
+            logits_scale=arguments["hidden_dim"] ** -0.5 if arguments["scale_logits"] else 1.0,
+            tie_weights=arguments["tied"],
+        ),
+        positions=(
+            layers.RelativePositionBias(buckets, distance, bidirectional=True),
+            layers.RelativePositionBias(buckets, distance, bidirectional=False),
+        ),
+        encoder_block=layers.EncoderBlock(mixer=layers.SelfAttention(**attention), **parts),
+        decoder_block=layers.DecoderBlock(
+            mixer=layers.CausalSelfAttention(**attention),
+            cross_attention=layers.CrossAttention(**attention),
+            **parts,
+        ),
+    )
+
+
+def read_t5(model: Transformer) -> dict[str, Any]:
+    """Returns the arguments that `make_t5` makes such a model of."""
+    tokens, bias, block = model.target_embedding, model.source_positions, model.encoder_blocks[0]
+    network = block.feed_forward
+    activation = keras.activations.serialize(network.activation)
+    return {
+        "vocab_size": tokens.vocab_size,
+        "hidden_dim": tokens.hidden_dim,
+        "padding_id": model.padding_id,
+        "shared": model.source_embedding is tokens,
+        "tied": tokens.tie_weights,
+        "scale_logits": tokens.logits_scale != 1,
+        "num_layers": len(model.encoder_blocks),
+        "num_decoder_layers": len(model.decoder_blocks),
+        "num_heads": block.mixer.num_heads,
+        "key_dim": block.mixer.key_dim,
+        "mlp_dim": network.mlp_dim,
+        "network": (isinstance(network, layers.GatedFeedForward), activation),
+        "dropout": model.configuration.dropout,
+        "norm_epsilon": block.mixer_norm.epsilon,
+        "num_buckets": bias.num_buckets,
+        "max_distance": bias.max_distance,
+    }
+
+
+def _t5_mappings(model: Transformer) -> Mappings:
+    also = (*T5_TABLES[1:], T5_HEAD) if model.source_embedding.tie_weights else T5_TABLES[1:]
+    mappings: Mappings = [
+        WeightMapping("source_embedding/token_embedding", T5_TABLES[0], also=also),
+        WeightMapping("source_embedding/output_embedding", T5_HEAD),
+    ]
+    gated = isinstance(model.encoder_blocks[0].feed_forward, layers.GatedFeedForward)
+    network = (("gate", "wi_0"), ("hidden", "wi_1")) if gated else (("hidden", "wi"),)
+    linear = {
+        "feed_forward": (*network, ("output", "wo")),
+        "mixer": (("query", "q"), ("key", "k"), ("value", "v")),
+    }
+    linear["cross_attention"] = linear["mixer"]
+    for ours, theirs in (("source", "encoder"), ("target", "decoder")):
+        first = f"{theirs}.block.0.layer.0.SelfAttention.relative_attention_bias.weight"
+        mappings += [
+            WeightMapping(f"{ours}_positions/relative_bias", first),
+            WeightMapping(f"{theirs}_norm/scale", f"{theirs}.final_layer_norm.weight"),
+        ]
+    for side, branches in T5_BRANCHES.items():
+        for i, (branch, called) in enumerate(branches):
+            ours, theirs = f"{side}_{{i}}/{branch}", f"{side}.block.{{i}}.layer.{i}"
+            mappings.append(WeightMapping(f"{ours}_norm/scale", f"{theirs}.layer_norm.weight"))
+            theirs = f"{theirs}.{called}"
+            mappings += [
+                WeightMapping(f"{ours}/{one}/kernel", f"{theirs}.{other}.weight", LINEAR)
+                for one, other in linear[branch]
+            ]
+            if branch != "feed_forward":
+                output = f"{ours}/attention_output/kernel"
+                mappings.append(WeightMapping(output, f"{theirs}.o.weight", OUTPUT))
+    return mappings
+
+
+def _t5_settings(sizes: Mapping[str, int], network: str) -> tuple[Setting, ...]:
+    """The settings of T5 and mT5, with what they are where nothing is said."""
+    return (
+        size("vocab_size", "vocab_size", sizes["vocab_size"]),
+        size("d_model", "hidden_dim", 512),
+        size("d_kv", "key_dim", 64),
+        size("d_ff", "mlp_dim", sizes["d_ff"]),
+        size("num_layers", "num_layers", sizes["num_layers"]),
+        size(
+            "num_decoder_layers",
+            "num_decoder_layers",
+            lambda config: config.get("num_layers", sizes["num_layers"]),
+        ),
+        size("num_heads", "num_heads", sizes["num_heads"]),
+        size("relative_attention_num_buckets", "num_buckets", 32),
+        size("relative_attention_max_distance", "max_distance", 128),
+        number("dropout_rate", "dropout", 0.1),
+        number("layer_norm_epsilon", "norm_epsilon", 1e-6),
+        Setting("feed_forward_proj", "network", network, read_network, write_network),
+        number("pad_token_id", "padding_id", 0),
+    )
+
+
+def _t5_family(
+    name: str, kind: str, settings: tuple[Setting, ...], fixed: dict[str, Any]
+) -> Family:
+    """One of T5's family: its `model_type`, published class, settings and fixed arguments."""
+    relative = "SelfAttention.relative_attention_bias.weight"
+    return Family(
+        configuration=Configuration(
+            name=name,
+            settings=settings,
+            fixed={**fixed, "shared": True},
+            # Whether there are two tables is seen from the file: `transformers` 5 writes True.
+            settled={"tie_word_embeddings": (True, False)},
+            without_effect=T5_WITHOUT_EFFECT,
+        ),
+        weights=Weights(
+            mappings=_t5_mappings,
+            sizes={
+                T5_TABLES: ("vocab_size", "d_model"),
+                f"encoder.block.0.layer.0.{relative}": (
+                    "relative_attention_num_buckets",
+                    "num_heads",
+                ),
+                "encoder.block.0.layer.1.DenseReluDense.wo.weight": ("d_model", "d_ff"),
+            },
+            layers={"num_layers": "encoder.block.", "num_decoder_layers": "decoder.block."},
+            arguments=lambda names: {"tied": T5_HEAD not in names},
+        ),
+        model=Transformer,
+        architectures={kind: {}},
+        tasks={"text_to_text": kind},
+        make=make_t5,
+        read=read_t5,
+        shape=translator_shape,
+    )
+
+
+def _scaled(config: dict[str, Any]) -> bool:
+    return config.get("tie_word_embeddings") is not False
+
+
+T5 = _t5_family(
+    "t5",
+    "T5ForConditionalGeneration",
+    (
+        *_t5_settings({"vocab_size": 32128, "d_ff": 2048, "num_layers": 6, "num_heads": 8}, "relu"),
+        # Older files say by the first whether logits are scaled; where both are there, the second.
+        Setting("tie_word_embeddings", "scale_logits", True, bool),
+        Setting("scale_decoder_outputs", "scale_logits", _scaled, bool),
+    ),
+    fixed={},
+)
+MT5 = _t5_family(
+    "mt5",
+    "MT5ForConditionalGeneration",
+    _t5_settings(
+        {"vocab_size": 250112, "d_ff": 1024, "num_layers": 8, "num_heads": 6}, "gated-gelu"
+    ),
+    fixed={"scale_logits": False},
 )

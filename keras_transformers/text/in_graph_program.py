@@ -17,7 +17,7 @@ from keras_transformers.text.cutting import (
     escaped,
     separated,
 )
-from keras_transformers.text.in_graph.splitting import (
+from keras_transformers.text.in_graph_splitting import (
     Inexpressible,
     cuts_punctuation,
     is_of_bytes,
