@@ -48,11 +48,27 @@ class Task:
 
 @functools.cache
 def all_tasks() -> dict[str, Task]:
-    """Returns all tasks by their kinds."""
-    modules = (importlib.import_module(name, __package__) for name in MODULES)
-    return {task.kind: task for module in modules for task in module.TASKS}
+    """Returns all tasks by their kinds; the modules are imported for the first call.
+
+    Raises:
+        ValueError: If two tasks have one kind.
+    """
+    tasks: dict[str, Task] = {}
+    for name in MODULES:
+        for task in importlib.import_module(name, __package__).TASKS:
+            if task.kind in tasks:
+                raise ValueError(f"{task.kind}: each kind of task must stand once in {MODULES}.")
+            tasks[task.kind] = task
+    return tasks
 
 
 def predictor_of(kind: str | None) -> type[Any]:
-    """Returns the class of the predictors of a kind."""
-    return all_tasks()[str(kind)].predictor
+    """Returns the class of the predictors of a kind.
+
+    Raises:
+        ValueError: If there is no task of this kind.
+    """
+    tasks = all_tasks()
+    if kind not in tasks:
+        raise ValueError(f"`kind` must be one of {', '.join(tasks)}. Received: {kind!r}")
+    return tasks[kind].predictor
