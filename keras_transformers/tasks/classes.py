@@ -1,4 +1,4 @@
-"""Classes: names, probabilities, and labels as they stand in data."""
+"""Classes: their names, their probabilities, and labels as they stand in data."""
 
 import collections
 import dataclasses
@@ -15,22 +15,23 @@ from keras_transformers.data.tables import read_rows
 from keras_transformers.models.base import SEVERAL, SINGLE
 from keras_transformers.text import TextCorpus
 
-THRESHOLD = 0.5  # probability from which on one of several labels is taken to be present
+THRESHOLD = 0.5  # a label of several is present if its probability is this or more
 
 
 class Classes:
     """Names of classes, and how logits become their probabilities.
 
-    One of several classes: a softmax. Several labels at once (`problem_type`
-    "multi_label_classification"), or one logit: a sigmoid of each. One logit and two names: the
-    sigmoid is the second one's probability, and the first has the rest.
+    If a row has one of several classes, probabilities are a softmax. If it can have several labels
+    (`problem_type` "multi_label_classification"), or there is one logit, they are sigmoids. With
+    one logit and two names, the sigmoid is the probability of the second name.
 
     Args:
         exporter: Name of the exporter, for messages.
-        model: The model; its `problem_type`, where it has one, is the default of the next argument.
+        model: The model.
         width: Number of its logits.
         labels: Names of the classes.
-        problem_type: "single_label_classification", "multi_label_classification", or None.
+        problem_type: "single_label_classification" or "multi_label_classification"; None for the
+            `problem_type` of the model.
 
     Raises:
         ValueError: If the names are not as many as the logits, or the model is no classifier.
@@ -44,82 +45,99 @@ class Classes:
         labels: Sequence[str],
         problem_type: ClassProblem | None = None,
     ) -> None:
-        self.names = [str(label) for label in labels]
         problem_type = problem_type or getattr(model, "problem_type", None)
         if problem_type not in (None, SINGLE, SEVERAL):
             raise ValueError(
                 f"{exporter}: `problem_type` must be {SINGLE!r}, {SEVERAL!r} or None, for a model "
                 f"that tells classes. Received: {problem_type!r}"
             )
-        self.of_two = width == 1 and len(self.names) == 2 and problem_type != SEVERAL
-        if width != len(self.names) and not self.of_two:
-            raise ValueError(
-                f"{exporter}: `labels` must have a name for each of the model's {width} "
-                f"logits. Received: {len(self.names)}"
-            )
-        self.several = problem_type == SEVERAL or width == len(self.names) == 1
+        self.is_binary = width == 1 and len(labels) == 2 and problem_type != SEVERAL
+        number = 2 if self.is_binary else width
+        self.names = named_labels(exporter, labels, number, f"the model's {width} logits")
+        self.has_several = problem_type == SEVERAL or width == len(labels) == 1
 
     def __len__(self) -> int:
         return len(self.names)
 
     def probabilities(self, logits: tf.Tensor) -> tf.Tensor:
-        """float32 `(batch, classes)`."""
+        """Returns the probabilities of the classes, float32 `(batch, classes)`."""
         logits = tf.cast(logits, tf.float32)
-        if self.of_two:
+        if self.is_binary:
             return tf.concat([tf.sigmoid(-logits), tf.sigmoid(logits)], axis=1)
-        return tf.sigmoid(logits) if self.several else tf.nn.softmax(logits)
+        return tf.sigmoid(logits) if self.has_several else tf.nn.softmax(logits)
 
     def answer(self, probabilities: tf.Tensor) -> dict[str, tf.Tensor]:
-        """What is said: a dict of tensors, the batch first; `label` is an int32 position.
+        """Returns the answer, a dict of tensors, the batch first; `label` is an int32 position.
 
-        Of several labels `present` tells which have a probability of a half or more.
+        If there can be several labels, `present` tells which have a probability of a half or more.
         """
-        found = {
+        answer = {
             "label": tf.argmax(probabilities, axis=1, output_type=tf.int32),
             "probability": tf.reduce_max(probabilities, axis=1),
             "probabilities": probabilities,
         }
-        return found | ({"present": probabilities >= THRESHOLD} if self.several else {})
+        if self.has_several:
+            answer["present"] = probabilities >= THRESHOLD
+        return answer
 
     def named_answer(self, probabilities: tf.Tensor) -> dict[str, tf.Tensor]:
-        """The same, `label` being a name."""
-        found = self.answer(probabilities)
-        return found | {"label": tf.gather(tf.constant(self.names), found["label"])}
+        """Returns the answer with a name as `label`."""
+        answer = self.answer(probabilities)
+        return answer | {"label": tf.gather(tf.constant(self.names), answer["label"])}
 
 
-SEPARATOR = ","  # between several labels in one str, where nothing else is said
+def named_labels(exporter: str, labels: Sequence[str], number: int, outputs: str) -> list[str]:
+    """Returns the names of classes as a list of str.
+
+    Args:
+        exporter: Name of the exporter, for messages.
+        labels: The names.
+        number: Number of the model's classes.
+        outputs: The classes or logits in a message, such as "the model's 3 classes".
+
+    Raises:
+        ValueError: If the names are more or fewer.
+    """
+    if len(labels) != number:
+        raise ValueError(
+            f"{exporter}: `labels` must have a name for each of {outputs}. Received: {len(labels)}"
+        )
+    return [str(label) for label in labels]
+
+
+SEPARATOR = ","  # between several labels in one str, by default
 REGRESSION = "regression"
 
 
 @dataclasses.dataclass(frozen=True)
 class Scale:
-    """Numbers are learned around 0 and with a spread of 1."""
+    """The scale of numbers, which are learned with mean 0 and spread 1."""
 
     mean: float = 0.0
     spread: float = 1.0
 
     def scaled(self, values: Array) -> Array:
-        """Values as they are learned."""
+        """Returns values as the model learns them."""
         return values if (self.mean, self.spread) == (0, 1) else (values - self.mean) / self.spread
 
     def fold_into(self, layer: Any) -> None:
-        """Makes the last layer give the numbers themselves."""
+        """Changes the last layer so that it gives the numbers themselves."""
         layer.kernel.assign(layer.kernel * self.spread)
         layer.bias.assign(layer.bias * self.spread + self.mean)
 
     def take_out_of(self, layer: Any) -> None:
-        """Makes a layer that gives the numbers themselves give them as they are learned."""
+        """Changes a layer that gives the numbers themselves so that it gives scaled numbers."""
         layer.kernel.assign(layer.kernel / self.spread)
         layer.bias.assign((layer.bias - self.mean) / self.spread)
 
 
 @dataclasses.dataclass(frozen=True)
 class Targets:
-    """Texts with what is to be learned of each.
+    """Texts with their labels or numbers.
 
     Args:
         corpus: The texts; its labels are numbers of classes, lists of them, or floats.
-        problem_type: What the labels are.
+        problem_type: Kind of the labels.
     """
 
     corpus: TextCorpus
@@ -135,33 +153,35 @@ class Targets:
 
     @property
     def values(self) -> list[Any]:
-        """What is to be learned of each text."""
+        """The label or number of each text."""
         return self.corpus.labels or []
 
     @property
     def classes(self) -> list[str] | None:
-        """Names of the classes; None where numbers are learned."""
+        """Names of the classes; None for numbers."""
         return self.corpus.classes
 
     def summary(self) -> str:
-        """What was read, and what was left out."""
+        """Tells how many texts were read, and how many were left out."""
         return self.corpus.summary()
 
     def split(self, seed: int) -> tuple[Self, Self]:
-        """What is learned from, and what is watched by."""
+        """Returns a part for training and a part for validation."""
         parts = self.corpus.split(seed)
         first, second = (dataclasses.replace(self, corpus=part) for part in parts)
         return first, second
 
     def array(self) -> Array:
-        """float32 `(n, classes)` of 0 and 1, or `(n, 1)`."""
+        """Returns float32 `(n, classes)` of 0 and 1, or `(n, 1)` for numbers."""
         if self.problem_type == REGRESSION:
             return np.array(self.values, "float32")[:, None]
-        lists = self.values if self.problem_type == SEVERAL else [[each] for each in self.values]
+        lists = self.values
+        if self.problem_type != SEVERAL:
+            lists = [[label] for label in self.values]
         return several_hot(lists, len(self.classes or ()), "float32")
 
     def scale(self) -> Scale:
-        """That of numbers; of classes none."""
+        """Returns the scale of numbers; a scale that changes nothing for classes."""
         if self.problem_type != REGRESSION:
             return Scale()
         values = np.array(self.values)
@@ -173,7 +193,7 @@ def targets_of(
     columns: Chosen,
     problem_type: ProblemType | None,
     separator: str | None,
-    known: Sequence[str] | None,
+    classes: Sequence[str] | None,
     strict: bool = False,
     keeps_unknown: bool = False,
 ) -> Targets:
@@ -181,12 +201,12 @@ def targets_of(
 
     Args:
         data, columns: See `text.read_labelled`.
-        problem_type: What the labels are; None: lists are several (of 0 and 1 with a single 1 each:
-            one class, see `label_lists.indicated_classes`), numbers with a point are numbers, and
-            all others are one class each.
-        separator: What stands between several labels in one str.
-        known: Names of the classes that there are. They stay if the labels are among them.
-        strict: Whether they stay in any case: texts of other classes are left out, and counted.
+        problem_type: Kind of the labels. With None, lists are several labels (lists of 0 and 1 with
+            a single 1 are one class, see `labels.indicated_classes`), numbers with a point are
+            numbers, and all others are one class each.
+        separator: Separator of several labels in one str.
+        classes: Names of the model's classes. They stay if the labels are among them.
+        strict: Whether the names stay in any case: texts of other classes are left out and counted.
         keeps_unknown: With `strict`, whether texts of other classes stay instead. Their classes
             come after the known ones, so that a score counts them as errors.
 
@@ -198,23 +218,23 @@ def targets_of(
     labels = [label for _, label in pairs]
     problem = problem_type or problem_of(labels, separator)
     if problem == REGRESSION:
-        return Targets(_with_numbers(rows.name, pairs, rows.left_out), problem)
-    between = None if problem != SEVERAL else separator or SEPARATOR
+        return Targets(_read_numbers(rows.name, pairs, rows.left_out), problem)
+    separator = (separator or SEPARATOR) if problem == SEVERAL else None
     if indicated_classes(labels) is not None:
-        known = indicated_classes(labels, known) or (known if strict else None)
-    elif known is not None and not strict:
-        names = {name for label in labels for name in _names(label, between)}
-        known = known if names <= set(known) else None
-    corpus = TextCorpus.labelled(rows.name, pairs, known, rows.left_out, between, keeps_unknown)
+        classes = indicated_classes(labels, classes) or (classes if strict else None)
+    elif classes is not None and not strict:
+        names = {name for label in labels for name in _names(label, separator)}
+        classes = classes if names <= set(classes) else None
+    corpus = TextCorpus.labelled(rows.name, pairs, classes, rows.left_out, separator, keeps_unknown)
     if problem != SEVERAL and len(corpus.classes or ()) < 2:
         raise ValueError(f"{corpus.summary()}. There is nothing to tell apart: all have one class.")
     return Targets(corpus, problem)
 
 
 def problem_of(labels: Iterable[Any], separator: str | None) -> ProblemType:
-    """What labels are: several where there are lists, numbers where one has a point, or one class.
+    """Finds the kind of labels: several for lists, numbers if one has a point, or one class.
 
-    Lists of 0 and 1 that have a single 1 each (one-hot) are one class. Empty labels say nothing.
+    Lists of 0 and 1 with a single 1 each (one-hot) are one class. Empty labels do not count.
 
     Example:
     >>> from keras_transformers.tasks.classes import problem_of
@@ -228,26 +248,23 @@ def problem_of(labels: Iterable[Any], separator: str | None) -> ProblemType:
         return "single_label_classification" if counts == {1} else "multi_label_classification"
     if separator is not None or any(isinstance(label, list) for label in labels):
         return "multi_label_classification"
-    numbers = [_number(label) for label in labels]
-    whole = all(number is None or label.strip().lstrip("+-").isdecimal()
-                for label, number in zip(labels, numbers, strict=True))  # fmt: skip
-    return (
-        "regression"
-        if labels and None not in numbers and not whole
-        else "single_label_classification"
-    )
+    are_numbers = all(_number(label) is not None for label in labels)
+    if are_numbers and not all(label.strip().lstrip("+-").isdecimal() for label in labels):
+        return "regression"
+    return "single_label_classification"
 
 
 def row_weights(targets: Targets, class_weights: str | Mapping[str, float] | None) -> Array:
-    """What each row counts, float32 `(n,)`, on average about 1.
+    """Returns the weight of each row, float32 `(n,)`, on average about 1.
 
     Args:
         targets: The rows.
-        class_weights: None for 1 each; "balanced", so that all classes count the same together;
-            or a dict from names of classes, of which those that are missing count 1.
+        class_weights: None for 1 each; "balanced", so that all classes have the same total weight;
+            or a dict of class names to weights, in which a missing class has the weight 1.
 
     Raises:
-        ValueError: If it is another str or has unknown names, or rows have not one class each.
+        ValueError: If `class_weights` is another str, names unknown classes or has a negative
+            weight, or rows have not one class each.
     """
     if class_weights is None:
         return np.ones(len(targets), "float32")
@@ -262,16 +279,16 @@ def weights_of_classes(
     labels: Array,
     problem_type: str | None,
 ) -> Array:
-    """Returns what a row of each class counts, float32 `(classes,)`.
+    """Returns the weight of a row of each class, float32 `(classes,)`.
 
     Args:
         class_weights: "balanced" or a dict, see `row_weights`.
         classes: Names of the classes.
         labels: Integers `(rows,)`, positions in `classes`.
-        problem_type: Of the training.
+        problem_type: Kind of the labels.
 
     Raises:
-        ValueError: If it is another str or has unknown names, or rows have not one class each.
+        ValueError: As `row_weights`.
     """
     if problem_type != SINGLE:
         raise ValueError(
@@ -297,10 +314,13 @@ def weights_of_classes(
     return weights.astype("float32")
 
 
-def _with_numbers(
+def _read_numbers(
     name: str, pairs: Sequence[tuple[str, Any]], left_out: Mapping[str, int]
 ) -> TextCorpus:
-    kept, counts = [], collections.Counter(left_out)
+    """Returns the texts whose label is a number, and counts the others."""
+    texts: list[str] = []
+    numbers: list[float] = []
+    counts = collections.Counter(left_out)
     for text, label in pairs:
         number = _number(label)
         if number is None:
@@ -308,13 +328,14 @@ def _with_numbers(
         elif not text.strip():
             counts["empty"] += 1
         else:
-            kept.append((text.strip(), number))
-    texts, numbers = [text for text, _ in kept], [number for _, number in kept]
+            texts.append(text.strip())
+            numbers.append(number)
     corpus = TextCorpus(name, texts, numbers, left_out=dict(counts))
     return corpus.checked("each line must hold a text and a number")
 
 
 def _number(label: Any) -> float | None:
+    """Returns the finite number that a label is, or None."""
     try:
         number = float(label)
     except (TypeError, ValueError):
@@ -323,6 +344,7 @@ def _number(label: Any) -> float | None:
 
 
 def _names(label: Any, separator: str | None) -> list[str]:
+    """Returns the names of classes in a label."""
     if isinstance(label, str):
         label = [label] if separator is None else label.split(separator)
     return [name.strip() for name in label if name.strip()]

@@ -1,9 +1,9 @@
-"""Formats beside SavedModels: a file of tensors in and out, and how to get from raw input to them.
+"""Formats beside SavedModels: a file that takes and gives tensors, and its preprocessing.
 
 `format="litert"` writes `model.tflite` for LiteRT, `format="onnx"` writes `model.onnx`. Tokenizers
-and image decoding convert to neither, so that such a file takes tensors, and what comes before it
-stands beside it: `preprocessing.json`, described below, and the tokenizer's own file. The
-batch and the length of texts are free in both.
+and image decoding convert to neither, so such a file takes tensors. Two files beside it say how
+to make them: `preprocessing.json`, described below, and the tokenizer's own file. The batch and the
+length of texts are free in both.
 
     exporter            inputs                                   outputs
     image_classifier    pixels uint8 (batch, height, width,      probabilities, probability, label
@@ -22,11 +22,11 @@ LiteRT takes models that compute in float32; ONNX takes float16 and int8 too.
 
 The file `preprocessing.json` says how tensors are made of raw images and texts.
 
-Of every file: `exporter`, `format`, `file`, `inputs` (name -> dtype and shape; "batch" and "length"
-are free), `outputs`, and of LiteRT `flex_ops`, TensorFlow ops that its own kernels lack (most
-often none).
+Every file has `exporter`, `format`, `file`, `inputs` (name -> dtype and shape; "batch" and "length"
+are free) and `outputs`. For LiteRT it has `flex_ops`, the TensorFlow ops that LiteRT's own kernels
+lack (most often none).
 
-Of images, in the order of what is done; everything is computed in float32:
+Entries for images, in the order of the steps; everything is computed in float32:
 
     channels        Of the decoded image, upright as its EXIF says: 1 (grey, 0.299 R + 0.587 G +
                     0.114 B) or 3 (RGB), an alpha channel dropped. Of arrays any number.
@@ -54,17 +54,17 @@ Of images, in the order of what is done; everything is computed in float32:
     labels          Names, by the number that `label` gives; of encoders there are none.
     threshold       Of detectors: score from which on a box counts in `number`.
 
-Of texts:
+Entries for texts:
 
     tokenizer       `kind` "wordpiece" or "sentencepiece", and `file`. Of WordPiece: `lower_case`
                     (and accents are stripped, before), `unknown` (piece for a word that has no
                     pieces), `continuation` (before pieces that go on with a word),
                     `max_word_length` (a longer word is unknown) and `special` (pieces that stand
                     for themselves in the text).
-    start_id, end_id  What stands before and behind the ids of each text.
-    padding_id      What fills shorter rows, at the end.
-    max_length      Most ids of a row; of a longer text the first `max_length - 2` stay, between
-                    start and end.
+    start_id, end_id  The ids before and behind the ids of each text.
+    padding_id      The id that fills shorter rows, at the end.
+    max_length      Most ids of a row; a longer text keeps its first `max_length - 2`, between start
+                    and end.
     labels          Names, by the number that `label` gives.
     pooling, normalized  Of sentence encoders, inside: "mean" over real ids or "token", the first;
                     whether vectors have length 1.
@@ -92,15 +92,15 @@ from keras_transformers.vision.preprocessing import Preprocessing
 Format: TypeAlias = Literal["saved_model", "litert", "onnx"]
 PROGRAM = "saved_model.pb"  # without this file a folder is no SavedModel
 LARGEST = (1 << 31) - (1 << 24)  # bytes of weights; neither kind of file can have 2 GiB
-TOLERANCE, OF_FEWER_BITS = 1e-4, 5e-2  # a rounding more is a step of int8
-# What tells that a program computes in fewer bits, the coarsest first.
-REDUCED = ("int8", "bfloat16", "float16")
-HELD_IN_FOUR_BITS = {"int4", "gptq", "awq"}  # by a layer in one of these modes
+TOLERANCE = 1e-4
+LOW_PRECISION_TOLERANCE = 5e-2  # one more rounding is a step of int8
+REDUCED = ("int8", "bfloat16", "float16")  # types of fewer bits, the coarsest first
+FOUR_BIT_MODES = {"int4", "gptq", "awq"}  # quantization modes of layers that store four bits
 
 
 @dataclasses.dataclass(frozen=True)
 class Program:
-    """A function of tensors, without strings, and what is needed to convert and to try it.
+    """A function of tensors, without strings, with a sample to try its conversion.
 
     Args:
         exporter: Name of the exporter, for messages.
@@ -117,65 +117,71 @@ class Program:
     compared: str
 
     def expected(self) -> dict[str, Array]:
-        """The outputs for the sample, a dict of arrays."""
+        """Returns the outputs for the sample, a dict of arrays."""
         return {name: value.numpy() for name, value in self.function(**self.sample).items()}
 
     def inputs(self) -> dict[str, dict[str, Any]]:
-        """Dict of the names of the inputs to dtype and shape, with names for what is free."""
+        """Returns a dict of the inputs' names to dtype and shape, with names for free sides."""
         return {
-            spec.name: {"dtype": spec.dtype.name, "shape": _named(spec.shape)}
+            spec.name: {"dtype": spec.dtype.name, "shape": _name_sides(spec.shape)}
             for spec in self.function.input_signature
         }
 
     def outputs(self) -> list[str]:
-        """Names of the outputs, sorted."""
+        """Returns the names of the outputs, sorted."""
         return sorted(self.function.get_concrete_function().structured_outputs)
 
     def bytes(self) -> int:
-        """Size of all weights."""
+        """Returns the size of all weights."""
         return sum(
             int(np.prod(variable.shape)) * tf.as_dtype(variable.dtype).size
             for variable in self.model.variables
         )
 
     def precision(self) -> str:
-        """The coarsest type of numbers that is computed with: "float32", "float16" ..., or held."""
+        """Returns the coarsest type that the program computes with, or "int4" for such weights."""
         modes = {layer.quantization_mode for layer in self.model._flatten_layers()}
-        if modes & HELD_IN_FOUR_BITS:
+        if modes & FOUR_BIT_MODES:
             return "int4"
         operations = self.function.get_concrete_function().graph.get_operations()
         products = [op for op in operations if "MatMul" in op.type]
-        found = {tensor.dtype.name for op in operations for tensor in op.outputs}
-        found -= {"int8"}
-        found |= {tensor.dtype.name for op in products for tensor in op.inputs}
-        return next((name for name in REDUCED if name in found), "float32")
+        types = {tensor.dtype.name for op in operations for tensor in op.outputs}
+        types -= {"int8"}
+        types |= {tensor.dtype.name for op in products for tensor in op.inputs}
+        return next((name for name in REDUCED if name in types), "float32")
 
 
-def _named(shape: Iterable[int | None]) -> list[int | str]:
-    """`(None, None)` -> `["batch", "length"]`."""
+def _name_sides(shape: Iterable[int | None]) -> list[int | str]:
+    """Names the free sides of a shape: `(None, None)` -> `["batch", "length"]`."""
     free = ("batch", "length")
     return [free[i] if side is None else side for i, side in enumerate(shape)]
 
 
-def _of_pixels(
+def pixel_program(
     exporter: str,
     model: Any,
     preprocessing: Preprocessing,
     answer: Callable[[tf.Tensor], dict[str, tf.Tensor]],
     compared: str,
 ) -> Program:
-    shape = (*preprocessing.image_size, preprocessing.channels)
+    """Returns the program of a model of images.
 
+    Args:
+        exporter, model, compared: As `Program` takes them.
+        preprocessing: The preprocessing, whose normalization becomes a part of the program.
+        answer: Function of the outputs of the model that returns the outputs of the program.
+    """
+    shape = (*preprocessing.image_size, preprocessing.channels)
     signature = [tf.TensorSpec([None, *shape], tf.uint8, name="pixels")]
 
     @tf.function(input_signature=signature, autograph=False)
     def compute(pixels: tf.Tensor) -> dict[str, tf.Tensor]:
         return answer(model(preprocessing.normalize(pixels), training=False))
 
-    return Program(exporter, model, compute, {"pixels": _pixels(shape)}, compared)
+    return Program(exporter, model, compute, {"pixels": sample_pixels(shape)}, compared)
 
 
-def _of_ids(
+def id_program(
     exporter: str,
     model: Any,
     tokenizer: Tokenizer,
@@ -183,6 +189,15 @@ def _of_ids(
     answer: Callable[[tf.Tensor, tf.Tensor], dict[str, tf.Tensor]],
     compared: str,
 ) -> Program:
+    """Returns the program of a model of texts.
+
+    Args:
+        exporter, model, compared: As `Program` takes them.
+        tokenizer: The tokenizer, whose ids the sample has.
+        longest: Most ids of a text.
+        answer: Function of ids and the outputs of the model that returns the outputs of the
+            program.
+    """
     signature = [tf.TensorSpec([None, None], tf.int32, name="ids")]
 
     @tf.function(input_signature=signature, autograph=False)
@@ -195,22 +210,23 @@ def _of_ids(
     return Program(exporter, model, compute, {"ids": ids}, compared)
 
 
-def _pixels(shape: tuple[int, ...]) -> Array:
+def sample_pixels(shape: tuple[int, ...]) -> Array:
+    """Returns two random images of a shape, uint8."""
     return np.random.default_rng(0).integers(0, 256, (2, *shape), "uint8")
 
 
 def convert_to_litert(program: Program) -> tuple[bytes, list[str]]:
-    """The bytes of a `.tflite` file, with one signature, and the ops that are not built in.
+    """Returns the bytes of a `.tflite` file, with one signature, and the ops that it lacks.
 
     Args:
-        program: A `programs.Program`.
+        program: The program.
 
     Returns:
-        bytes, and a sorted list of the names of TensorFlow ops that LiteRT's own kernels lack: with
-        any, the file runs where TensorFlow's kernels are linked in (its "Flex delegate") only.
+        bytes, and a sorted list of the names of TensorFlow ops that LiteRT's own kernels lack. With
+        any, the file runs only where TensorFlow's kernels are linked in (its "Flex delegate").
 
     Raises:
-        NotImplementedError: If it cannot be converted; the message says why.
+        NotImplementedError: If the program cannot be converted; the message says why.
     """
     precision = program.precision()
     if precision != "float32":
@@ -234,14 +250,14 @@ def convert_to_litert(program: Program) -> tuple[bytes, list[str]]:
 
 
 def run_litert(content: bytes, inputs: dict[str, Array]) -> dict[str, Array]:
-    """The outputs of a file for some inputs, dicts of arrays."""
+    """Returns the outputs of a file for some inputs, dicts of arrays."""
     from ai_edge_litert.interpreter import Interpreter
 
     return Interpreter(model_content=content).get_signature_runner()(**inputs)
 
 
 def _reason_of_litert(message: str) -> str:
-    """The converter's pages in a sentence."""
+    """Returns the reason in a message of the converter, which may have pages."""
     if ops := re.search(r"Custom ops: (.+)|'tf\.(\w+)' op is neither", message):
         return f"LiteRT has no operator for TensorFlow's {(ops[1] or ops[2]).strip()}"
     error = re.search(r"error: (?!loc\b)(.+)", message)
@@ -249,6 +265,7 @@ def _reason_of_litert(message: str) -> str:
 
 
 def _flex_ops(content: bytes) -> list[str]:
+    """Returns the names of the TensorFlow ops in a `.tflite` file."""
     from tensorflow.lite.python import schema_py_generated as schema
 
     model = schema.Model.GetRootAs(content, 0)
@@ -262,13 +279,13 @@ OPSET = 17
 
 
 def convert_to_onnx(program: Program) -> tuple[bytes, list[str]]:
-    """The bytes of an `.onnx` file of opset 17, and an empty list.
+    """Returns the bytes of an `.onnx` file of opset 17, and an empty list.
 
     Args:
-        program: A `programs.Program`.
+        program: The program.
 
     Raises:
-        NotImplementedError: If it cannot be converted; the message says why.
+        NotImplementedError: If the program cannot be converted; the message says why.
     """
     import tf2onnx
 
@@ -300,7 +317,7 @@ def convert_to_onnx(program: Program) -> tuple[bytes, list[str]]:
 
 
 def run_onnx(content: bytes, inputs: dict[str, Array]) -> dict[str, Array]:
-    """The outputs of a file for some inputs, dicts of arrays."""
+    """Returns the outputs of a file for some inputs, dicts of arrays."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
@@ -311,27 +328,28 @@ def run_onnx(content: bytes, inputs: dict[str, Array]) -> dict[str, Array]:
 
 
 def _complement_of_erf(graph: Any, node: Any, name: str, args: Any) -> None:
-    """tf2onnx's handler of `Erfc`."""
+    """Replaces a node `Erfc` by operators that ONNX has: the handler for tf2onnx."""
     from tf2onnx.utils import make_name, map_onnx_to_numpy_type
 
     kind = map_onnx_to_numpy_type(graph.get_dtype(node.output[0]))
-    one = graph.make_const(make_name("one"), np.ones((), kind)).output[0]
+    constant = graph.make_const(make_name("one"), np.ones((), kind)).output[0]
     node.type = "Erf"
     complement = graph.insert_new_node_on_output("Sub", node.output[0], name=make_name("Erfc"))
-    graph.replace_inputs(complement, [one, node.output[0]])
+    graph.replace_inputs(complement, [constant, node.output[0]])
 
 
 def _unknown_ops(graph: Any) -> Any:
-    """Names of the operators, in loops too, that ONNX does not define."""
+    """Returns the names of the operators, in loops too, that ONNX does not define."""
     import onnx
 
-    found, graphs = set(), collections.deque([graph])
+    unknown = set()
+    graphs = collections.deque([graph])
     while graphs:
         for node in graphs.popleft().node:
             if not onnx.defs.has(node.op_type, OPSET, node.domain):
-                found.add(node.op_type)
+                unknown.add(node.op_type)
             graphs.extend(attribute.g for attribute in node.attribute if attribute.HasField("g"))
-    return found
+    return unknown
 
 
 def _name_free_sides(graph: Any, program: Program) -> None:
@@ -375,9 +393,11 @@ def check_format(
     version: int | None = None,
     warmup: Sequence[Sequence[str | bytes]] = (),
 ) -> str:
-    """The format; ValueError if there is no such, ImportError if its converter is missing.
+    """Returns the format.
 
-    `version` and `warmup` are refused where they mean nothing.
+    Raises:
+        ValueError: If there is no such format, or it takes no `version` or `warmup`.
+        ImportError: If its converter is not installed.
     """
     if format not in ("saved_model", *CONVERTERS):
         choices = ", ".join(f'"{name}"' for name in ("saved_model", *CONVERTERS))
@@ -387,7 +407,8 @@ def check_format(
             f"{exporter}: `version` and `warmup` are a server's, which takes `format`="
             f'"saved_model". Received: {format!r}'
         )
-    for package in () if format == "saved_model" else CONVERTERS[format].packages:
+    packages = () if format == "saved_model" else CONVERTERS[format].packages
+    for package in packages:
         if importlib.util.find_spec(package) is None:
             raise ImportError(
                 f'{exporter}: `format`="{format}" needs the package {package}; install '
@@ -397,13 +418,14 @@ def check_format(
 
 
 def refuse_other_exports(exporter: str, path: pathlib.Path, format: str) -> None:
-    """ValueError if a folder holds a SavedModel and another is to be written, or the reverse.
+    """Raises a ValueError if a folder holds an export of another format.
 
-    `load` takes the SavedModel of a folder, so that it would answer with the older of the two.
+    `load` takes the SavedModel of a folder, and would answer with the older of the two.
     """
-    files = [converter.file for converter in CONVERTERS.values()]
-    others = files if format == "saved_model" else [PROGRAM]
-    for name in others:
+    names = [PROGRAM]
+    if format == "saved_model":
+        names = [converter.file for converter in CONVERTERS.values()]
+    for name in names:
         if (path / name).exists():
             raise ValueError(
                 f"{exporter}: {path} holds {name}, an export of another format. Write "
@@ -418,16 +440,16 @@ def write_converted(
     settings: dict[str, Any],
     tokenizer: Tokenizer | None = None,
 ) -> pathlib.Path:
-    """Converts a program and writes it with what is needed to use it.
+    """Converts a program and writes it with its preprocessing.
 
-    Where the format's runtime is installed, the file is run before anything is written, and its
-    answers are compared with the program's.
+    If the format's runtime is installed, it runs the file before anything is written, and its
+    answers are compared with those of the program.
 
     Args:
-        program: A `programs.Program`.
+        program: The program.
         format: "litert" or "onnx".
         path: Folder to write.
-        settings: Dict, what stands in `preprocessing.json` of the raw input.
+        settings: Entries of `preprocessing.json` for the raw input, a dict.
         tokenizer: Optional `text.WordPieceTokenizer` or `text.SentencePieceTokenizer`.
 
     Returns:
@@ -438,12 +460,9 @@ def write_converted(
     """
     converter = CONVERTERS[format]
     if program.bytes() > LARGEST:
-        raise _refusal(
-            program,
-            format,
-            f"its weights take {program.bytes() / 1e9:.1f} GB, and such a file holds less than 2 "
-            "GiB",
-        )
+        size = f"{program.bytes() / 1e9:.1f} GB"
+        reason = f"its weights take {size}, and such a file holds less than 2 GiB"
+        raise _refusal(program, format, reason)
     try:
         content, foreign = converter.convert(program)
     except NotImplementedError as error:
@@ -462,6 +481,7 @@ def write_converted(
 
 
 def _refusal(program: Program, format: str, reason: str) -> ValueError:
+    """Returns the error that says why a program cannot be exported."""
     model = type(program.model).__name__
     return ValueError(
         f"{program.exporter}: {model} '{program.model.name}' cannot be exported with `format`="
@@ -470,21 +490,23 @@ def _refusal(program: Program, format: str, reason: str) -> ValueError:
 
 
 def _check_answers(program: Program, format: str, content: bytes) -> None:
-    """ValueError unless the format's runtime, where it is installed, gives the same answers."""
+    """Raises a ValueError if the format's runtime is installed and gives other answers."""
     converter = CONVERTERS[format]
     if importlib.util.find_spec(converter.runtime) is None:
         return
     try:
-        found = converter.run(content, program.sample)
+        outputs = converter.run(content, program.sample)
     except Exception as error:  # whatever a runtime refuses with
         reason = f"{converter.runtime} cannot run the converted file ({str(error).splitlines()[0]})"
         raise _refusal(program, format, reason) from error
-    one, other = found[program.compared], program.expected()[program.compared]
-    tolerance = TOLERANCE if program.precision() == "float32" else OF_FEWER_BITS
-    if one.shape != other.shape or not np.allclose(one, other, rtol=tolerance, atol=tolerance):
+    actual = outputs[program.compared]
+    expected = program.expected()[program.compared]
+    tolerance = TOLERANCE if program.precision() == "float32" else LOW_PRECISION_TOLERANCE
+    has_shape = actual.shape == expected.shape
+    if not has_shape or not np.allclose(actual, expected, rtol=tolerance, atol=tolerance):
         difference = "another shape"
-        if one.shape == other.shape:
-            difference = f"differences up to {np.abs(one - other).max():.1e}"
+        if has_shape:
+            difference = f"differences up to {np.abs(actual - expected).max():.1e}"
         reason = f"{converter.runtime} gives other `{program.compared}`, with {difference}"
         raise _refusal(program, format, reason)
 
@@ -503,9 +525,16 @@ def write_preprocessing(
     (folder / PREPROCESSING_FILE).write_text(text + "\n", encoding="utf-8")
 
 
-def of_images(preprocessing: Preprocessing, labels: Sequence[str] | None = None) -> dict[str, Any]:
-    """What `preprocessing.json` says of the images of a classifier, or, without labels, encoder."""
-    size, resized = list(preprocessing.image_size), preprocessing.resized
+def image_settings(
+    preprocessing: Preprocessing, labels: Sequence[str] | None = None
+) -> dict[str, Any]:
+    """Returns the entries of `preprocessing.json` for images.
+
+    Args:
+        preprocessing: The preprocessing.
+        labels: Names of the classes; None for an encoder.
+    """
+    resized = preprocessing.resized
     named = {} if labels is None else {"labels": list(labels)}
     if preprocessing.fit:
         return _pixel_settings(preprocessing, "fit") | {"resized": resized, "filling": 0, **named}
@@ -514,18 +543,19 @@ def of_images(preprocessing: Preprocessing, labels: Sequence[str] | None = None)
     elif resized is None and preprocessing.crop:
         resize = "cover"
     else:
-        resize, resized = "squeeze", list(resized or size)
+        resize = "squeeze"
+        resized = list(resized or preprocessing.image_size)
     return _pixel_settings(preprocessing, resize) | {"resized": resized, **named}
 
 
-def of_texts(model: Any, tokenizer: Any, longest: int, **more: Any) -> dict[str, Any]:
-    """What it says of texts.
+def text_settings(model: Any, tokenizer: Any, longest: int, **more: Any) -> dict[str, Any]:
+    """Returns the entries of `preprocessing.json` for texts, and `more`.
 
     Raises:
         ValueError: If the tokenizer is neither WordPiece nor SentencePiece, or has added tokens.
     """
     return {
-        "tokenizer": _of_tokenizer(tokenizer),
+        "tokenizer": _tokenizer_settings(tokenizer),
         "start_id": int(tokenizer.start_id),
         "end_id": int(tokenizer.end_id),
         "padding_id": padding_of(model),
@@ -535,6 +565,7 @@ def of_texts(model: Any, tokenizer: Any, longest: int, **more: Any) -> dict[str,
 
 
 def _pixel_settings(preprocessing: Preprocessing, resize: str) -> dict[str, Any]:
+    """Returns the entries that all images have."""
     return {
         "channels": preprocessing.channels,
         "resize": resize,
@@ -554,7 +585,8 @@ def _pixel_settings(preprocessing: Preprocessing, resize: str) -> dict[str, Any]
     }
 
 
-def _of_tokenizer(tokenizer: Any) -> dict[str, Any]:
+def _tokenizer_settings(tokenizer: Any) -> dict[str, Any]:
+    """Returns the entry `tokenizer`."""
     from keras_transformers.text import SentencePieceTokenizer, WordPieceTokenizer
 
     if isinstance(tokenizer, SentencePieceTokenizer):

@@ -1,4 +1,4 @@
-"""The base of what a predictor does with its model: train, evaluate, adapt, save and export."""
+"""The base of models that train, evaluate, adapt, save and export themselves."""
 
 import dataclasses
 import pathlib
@@ -18,6 +18,7 @@ from keras_transformers.data.table_files import ENDINGS, Chosen, ending
 from keras_transformers.data.tables import name_of
 from keras_transformers.precision import in_precision, is_quantised
 from keras_transformers.tasks.predictor_folder import Held, Published, write_held
+from keras_transformers.text.batching import boundaries_for, within
 from keras_transformers.training import (
     AdamW,
     BudgetedDecay,
@@ -44,20 +45,21 @@ CLIP_NORM = 1.0
 # regret").
 LORA_RATE = 10
 SIXTEEN_BITS = ("float16", "bfloat16")
-COMPILED_FROM = 300  # steps; XLA takes longer to compile than fewer would gain
+COMPILED_FROM = 300  # steps; with fewer, XLA takes longer to compile than it saves
+LONGEST = 512  # ids of a labelled text, if its model and exporter read more
 
 
 @dataclasses.dataclass(frozen=True)
 class Asked:
-    """What is asked of a training; what is None follows from the number of examples.
+    """The settings of a training; a number that is None follows from the number of examples.
 
     Args:
         columns: Names or positions of the columns, see `tables.read_rows`.
         epochs, learning_rate, batch_size: See `training.fine_tuning_numbers`.
         patience: Epochs without a lower validation loss before training stops.
-        seed: Of what is held out, of the order and of dropout.
-        callbacks: More of them, for `model.fit`.
-        verbose: As of `model.fit`.
+        seed: Seed of the part that is held out, of the order and of dropout.
+        callbacks: Further callbacks for `model.fit`.
+        verbose: As `model.fit` takes it.
 
     Example:
     >>> from keras_transformers.fitting import Asked
@@ -98,7 +100,7 @@ class Fitted:
     A subclass has `kind`, `exporter`, `fit` and `evaluate`.
 
     Args:
-        held: The model, and what stands around it.
+        held: The model with its tokenizer, preprocessing, labels and options.
 
     Attributes:
         held: As given.
@@ -143,31 +145,32 @@ class Fitted:
         return {}
 
     def served(self) -> Any:
-        """The object of `export` that answers with the weights of the moment: a hook."""
+        """Returns the object of `export` that answers with the current weights: a hook."""
         raise NotImplementedError
 
     def fit(self, *args: Any, **kwargs: Any) -> tuple["Fitted", dict[str, Any]]:
-        """Trains on `data, valid, asked` by the kind's `choices`: a hook.
+        """Trains on `data, valid, asked` with the options in `choices`: a hook.
 
-        Gives what answers from then on, itself or of another kind, and the history.
+        Returns:
+            The trained model, of this kind or another, and the history.
         """
         raise NotImplementedError
 
     def evaluate(self, data: Any, columns: Chosen = None) -> dict[str, float]:
-        """Scores of the model on labelled data."""
+        """Returns the scores of the model on labelled data."""
         raise NotImplementedError
 
     def trained(
         self, data: Any, valid: Any, asked: Mapping[str, Any], options: Mapping[str, Any]
     ) -> tuple["Fitted", dict[str, Any]]:
-        """`fit`, with the arguments of `Asked` in a dict, and options that are checked by name.
+        """Calls `fit` with the arguments of `Asked` in a dict, and checks the names of options.
+
+        Weights in 16 bits are trained in float32, and then stored in 16 bits again: they are too
+        coarse for the steps of an optimizer.
 
         Raises:
             TypeError: If there is no such option.
             ValueError: If the weights are quantised and there are no adapters to train.
-
-        Weights in 16 bits are trained in float32, and then stored in 16 bits again: they are too
-        coarse for the steps of an optimizer.
         """
         if unknown := sorted(set(options) - set(self.choices)):
             raise TypeError(
@@ -183,35 +186,37 @@ class Fitted:
         request = Asked(**asked)
         precision = model.dtype_policy.variable_dtype
         is_coarse = precision in SIXTEEN_BITS
-        trained = self.quantized("float32") if is_coarse else self
+        fitted: Fitted = self.quantized("float32") if is_coarse else self
         keras.utils.set_random_seed(request.seed)  # now, for heads and adapters are drawn too
-        fitted, history = trained.fit(data, valid, request, **options)
+        fitted, history = fitted.fit(data, valid, request, **options)
         return fitted.quantized(precision) if is_coarse else fitted, history
 
     def adapted(self, rank: int, options: Mapping[str, Any]) -> Self:
-        """Itself, of which the next `fit` trains adapters; a new head needs to be there first.
+        """Returns the same model with a request for adapters, which the next `fit` makes.
+
+        They are made then because `fit` may give the model a new head first.
 
         Raises:
             TypeError: If `training.add_lora` has no such option.
-            ValueError: If a number is out of range, or the model has adapters that stand in the
-                way: one of that name, a merged one, or Keras's own.
+            ValueError: If a number is out of range, or the model has an adapter of that name, a
+                merged one, or Keras's own.
         """
         check_options(self.held.model, {"rank": rank, **options})
         return type(self)(dataclasses.replace(self.held, adapter={"rank": rank, **options}))
 
     def quantized(self, mode: Any) -> Self:
-        """The same with the weights in fewer bits."""
+        """Returns this model with its weights in another precision, see `in_precision`."""
         model = in_precision(self.held.model, mode)
         return type(self)(dataclasses.replace(self.held, model=model))
 
     def save(self, folder: StrPath) -> pathlib.Path:
-        """Writes what is held, see `write_held`."""
+        """Writes the model and its parts, see `write_held`."""
         return write_held(self.kind, self.held, folder)
 
     def export(self, path: StrPath, **options: Any) -> pathlib.Path:
-        """Writes what answers, see `save` of the exporter, with active adapters merged.
+        """Writes the exporter, see its `save`, with active adapters merged.
 
-        The model itself keeps them apart.
+        The model itself keeps its adapters apart.
 
         Warns:
             UserWarning: If the kernels are quantised, so that the adapter is not merged.
@@ -232,7 +237,7 @@ class Fitted:
     def _export_merged(
         self, path: StrPath, kernels: Sequence[Any], options: Mapping[str, Any]
     ) -> pathlib.Path:
-        """Exports with the adapter in these kernels, which have the same bits afterwards."""
+        """Exports with the adapter merged into these kernels, and restores their exact values."""
         model = self.held.model
         values = [np.array(keras.ops.convert_to_numpy(kernel)) for kernel in kernels]
         merge(model)
@@ -267,9 +272,10 @@ class Answering(Fitted):
     def adapted(self, rank: int, options: Mapping[str, Any]) -> Self:
         raise ValueError(self._refusal("add_lora"))
 
-    def _refusal(self, asked: str) -> str:
+    def _refusal(self, name: str) -> str:
+        """Returns the message of a function that this kind lacks."""
         return (
-            f"{asked}: a {self.kind} does not learn here. Its `model` is a Keras model: train it "
+            f"{name}: a {self.kind} does not learn here. Its `model` is a Keras model: train it "
             "by `compile` and `fit` of its own; `save` and `export` of the predictor then write "
             "what it has learned."
         )
@@ -284,52 +290,91 @@ def check_options(model: Any, options: Mapping[str, Any]) -> None:
             f"add_lora: there is no option {', '.join(unknown)}. Expected: {', '.join(names)}"
         )
     checked_settings(**{key: options[key] for key in numbers if key in options})
-    known, name = sorted(adapters_of(model)), options.get("name", "default")
-    if name in known:
+    names_in_use = sorted(adapters_of(model))
+    name = options.get("name", "default")
+    if name in names_in_use:
         raise ValueError(
             f"add_lora: `name` must be a new one; `fit` trains the adapters that there are. "
-            f"Received: {name!r}, and the model has {known}"
+            f"Received: {name!r}, and the model has {names_in_use}"
         )
     refuse_merged(model, "add_lora")
     if any(getattr(layer, "lora_enabled", False) for layer in model._flatten_layers()):
         raise ValueError("add_lora: `model` must not have Keras's own LoRA (`enable_lora`).")
 
 
-def with_adapter(held: Held, has_new_head: bool) -> Held:
-    """What is held, its model with the adapter that is asked for; a new head is trained beside."""
+def attach_adapter(held: Held, has_new_head: bool) -> Held:
+    """Adds the requested adapter to the model, and trains a new head beside it."""
     if held.adapter is None:
         return held
     options = dict(held.adapter)
     if has_new_head:
         train = options.get("train", ())
-        options["train"] = (*([train] if isinstance(train, str) else train), "head")
+        trained = [train] if isinstance(train, str) else train
+        options["train"] = (*trained, "head")
     add_lora(held.model, **options)
     return dataclasses.replace(held, adapter=None)
 
 
-def learned(
+def replace_head(held: Held, head: Any, labels: Sequence[str] | None) -> Held:
+    """Returns a copy of a model of texts with a new head, and adds the requested adapter.
+
+    Args:
+        held: The model, whose exporter keeps its lengths, but no other option.
+        head: The new head.
+        labels: Names of its classes.
+    """
+    model = held.model.transferred(head=head)
+    options = {key: value for key, value in held.options.items() if key == "lengths"}
+    held = dataclasses.replace(held, model=model, labels=labels, options=options)
+    return attach_adapter(held, True)
+
+
+def longest_text(held: Held) -> int:
+    """Returns the most ids of a labelled text that are learned from; the rest is cut off."""
+    positions = getattr(held.model, "most_positions", None) or LONGEST
+    lengths = held.options.get("lengths") or (LONGEST,)
+    return int(min(positions, lengths[-1]))
+
+
+def bucket_texts(
+    lengths: Array, batch_size: int, longest: int, limit: int
+) -> tuple[tuple[int, ...], int]:
+    """Returns the lengths that texts are padded to, and the tokens of a batch.
+
+    Args:
+        lengths: Lengths of the texts to train on.
+        batch_size: Texts of an average batch.
+        longest: Length of the longest text.
+        limit: Most positions of a text.
+    """
+    boundaries, tokens = boundaries_for(lengths, batch_size)
+    boundaries = within((*boundaries, longest), limit)
+    return boundaries, max(tokens, boundaries[-1])
+
+
+def train_model(
     model: Any, make: Any, valid: Any, numbers: FineTuning, asked: Asked, **compiled: Any
 ) -> dict[str, Any]:
     """Compiles a model, trains it, and goes back to the weights of its best epoch.
 
-    AdamW; the learning rate warms up and decays to 0 over the epochs; training stops when the loss
-    of the validation set has not become lower for some epochs. Adapters learn at ten times the rate
-    that all weights would, if none was given.
+    The optimizer is AdamW. The learning rate warms up and decays to 0 over the epochs. Training
+    stops if the validation loss has not become lower for `patience` epochs. Without a given rate,
+    adapters learn at ten times the rate of all weights.
 
     Args:
-        model: Built.
+        model: The model, built.
         make: Function from the number of an epoch to its dataset.
-        valid: Dataset to watch by.
-        numbers, asked: See there.
-        **compiled: Of `model.compile`: loss and metrics.
+        valid: Dataset for validation.
+        numbers: Numbers of the training.
+        asked: Settings of the training.
+        **compiled: Loss and metrics, for `model.compile`.
 
     Returns:
         The history.
 
     Raises:
-        ValueError: If the loss became NaN or infinite in the first epoch; the weights are then
-            those that the model had. In a later epoch, a warning says so, and the best weights
-            stay.
+        ValueError: If the loss became NaN or infinite in the first epoch; the model then has its
+            earlier weights. In a later epoch, a warning says so, and the best weights stay.
     """
     keras.utils.set_random_seed(asked.seed)
     _reseed_dropout(model, asked.seed)
@@ -361,7 +406,7 @@ def learned(
 
 
 def _reseed_dropout(model: Any, seed: int) -> None:
-    """Starts the random numbers of a model's layers at the seed, not where it was made."""
+    """Sets the random number generators of a model's layers to a seed."""
     draw = np.random.default_rng(seed)
     for layer in model._flatten_layers():
         generator = getattr(layer, "seed_generator", None)
@@ -376,7 +421,7 @@ def _check_finite(
     best_epoch: int,
     numbers: FineTuning,
 ) -> None:
-    """Reports a loss that is not finite; the weights of an epoch with one do not stay."""
+    """Reports a loss that is not finite, and restores the weights if the best epoch has one."""
     is_finite = np.isfinite(history["loss"]) & np.isfinite(history["val_loss"])
     if is_finite.all():
         return
@@ -399,45 +444,48 @@ def _check_finite(
 
 
 def class_scores(probabilities: Array, labels: Array, classes: Sequence[str]) -> dict[str, float]:
-    """Scores a classifier, also on rows of classes that it does not know: these are errors.
+    """Scores a classifier. Rows of classes that the model does not know count as errors.
 
     Args:
-        probabilities: `(rows, known)`, of the first of the classes, which the model knows.
-        labels: Integers `(rows,)`, positions in `classes`; or 0 and 1 `(rows, classes)` where a row
+        probabilities: `(rows, known)`, for the first classes, which the model knows.
+        labels: Integers `(rows,)`, positions in `classes`; or 0 and 1 `(rows, classes)` if a row
             can have several labels.
-        classes: Names of the classes: those that the model knows, then any others.
+        classes: Names of the classes: first those that the model knows, then any others.
 
     Returns:
-        Dict of numbers: `accuracy` and `macro_f1`, or the numbers of `training.score_labels`; and
-        `rows`, of which `of_unknown_classes` have a class that the model does not know.
+        Dict of numbers: `accuracy` and `macro_f1`, or the numbers of `training.score_labels`;
+        `rows`; and `of_unknown_classes`, the rows whose class the model does not know.
     """
-    known = probabilities.shape[1]
-    probabilities = np.pad(probabilities, ((0, 0), (0, len(classes) - known)))
+    num_known = probabilities.shape[1]
+    probabilities = np.pad(probabilities, ((0, 0), (0, len(classes) - num_known)))
     if labels.ndim == 2:
         numbers = score_labels(probabilities, labels, classes).numbers()
-        unknown = labels[:, known:].any(axis=1)
+        unknown = labels[:, num_known:].any(axis=1)
     else:
         scores = score_classes(probabilities, labels, classes)
         f1 = [row["f1"] for row in scores.table if row["images"]]
         numbers = {"accuracy": scores.top1, "macro_f1": float(np.mean(f1))}
-        unknown = labels >= known
+        unknown = labels >= num_known
     return {**numbers, "rows": len(labels), "of_unknown_classes": int(unknown.sum())}
 
 
 def split_parts(data: Any, valid: Any, verbose: Any) -> tuple[Any, Any]:
-    """What is learned from and what is watched by, where one thing has both.
+    """Returns the data for training and for validation, if `data` holds both.
 
-    That is a dict with `train` and `validation`, as `datasets` has them, or a folder with such
-    folders or files, by any name in `splits.PARTS`. None: to be held out of what is learned from.
-    Nothing is learned from a test set or another part; unless `verbose` is 0, this is printed.
+    `data` then is a dict with `train` and `validation`, as `datasets` has them, or a folder with
+    such folders or files, by any name in `splits.PARTS`. Without validation data, None stands for
+    it: a part of the training data will be held out. A test set or another part is not used; unless
+    `verbose` is 0, this is printed.
 
     Raises:
-        ValueError: If two names stand for one part, or all are parts and none is to learn from.
+        ValueError: If two names stand for one part, or there are parts and none is `train`.
     """
     if isinstance(data, Mapping):
-        where, parts = name_of(data), _parts_of_dict(data)
+        where = name_of(data)
+        parts = _parts_of_dict(data)
     elif isinstance(data, str | pathlib.PurePath) and pathlib.Path(data).is_dir():
-        where, parts = str(data), _parts_of_folder(pathlib.Path(data))
+        where = str(data)
+        parts = _parts_of_folder(pathlib.Path(data))
     else:
         return data, valid
     if "train" not in parts:
@@ -452,7 +500,7 @@ def split_parts(data: Any, valid: Any, verbose: Any) -> tuple[Any, Any]:
 
 
 def _parts_of_dict(data: Mapping[Any, Any]) -> dict[str, Any]:
-    """Dict of "train", "valid", "test" and other keys to what they hold."""
+    """Returns a dict of "train", "valid", "test" and other keys to their values."""
     rest = {str(key): value for key, value in data.items()}
     parts = find_parts(name_of(data), rest, "part")
     if parts and len(parts) == len(rest) and "train" not in parts:
@@ -461,13 +509,14 @@ def _parts_of_dict(data: Mapping[Any, Any]) -> dict[str, Any]:
 
 
 def _parts_of_folder(path: pathlib.Path) -> dict[str, pathlib.Path]:
-    """Dict of "train", "valid", "test" and other names to folders, or files; {} without parts."""
+    """Returns a dict of "train", "valid", "test" and other names to paths; {} without parts."""
     folders = folders_in(path)
     if folders:
         parts = parts_of_folder(path)
-        others = [name for name in folders if name not in parts.values()]
-        names = parts | {name: name for name in others}
-        return {part: path / name for part, name in names.items()} if parts else {}
+        if not parts:
+            return {}
+        rest = {name: name for name in folders if name not in parts.values()}
+        return {part: path / name for part, name in (parts | rest).items()}
     files = [file for file in sorted(path.iterdir()) if ending(file) in (".txt", *ENDINGS)]
     stems = [file.name.split(".")[0] for file in files]
     parts = find_parts(str(path), stems, "file")
@@ -476,20 +525,24 @@ def _parts_of_folder(path: pathlib.Path) -> dict[str, pathlib.Path]:
     return {part_of(stem) or stem: file for stem, file in zip(stems, files, strict=True)}
 
 
-def in_two(asked: Asked, whole: Any, watched: Any, split: Callable[[Any, int], Any]) -> Any:
-    """What is learned from and what is watched by, which is held out where it is None.
+def hold_out_part(asked: Asked, train: Any, watched: Any, split: Callable[[Any, int], Any]) -> Any:
+    """Returns the data for training and for validation, and prints how many were left out.
 
-    Prints what was read and what was left out.
+    Args:
+        asked: Settings of the training.
+        train: Data for training.
+        watched: Data for validation; None holds a part of `train` out.
+        split: Function of data and a seed that returns both parts.
     """
     if asked.verbose:
-        print(whole.summary())
+        print(train.summary())
     if watched is None:
-        whole, watched = split(whole, asked.seed)
+        train, watched = split(train, asked.seed)
         if asked.verbose:
-            print(f"{len(whole):,} to learn from, {len(watched):,} held out to watch by")
+            print(f"{len(train):,} to learn from, {len(watched):,} held out to watch by")
     elif asked.verbose:
         print(watched.summary())
-    return whole, watched
+    return train, watched
 
 
 def prepared(
@@ -501,8 +554,8 @@ def prepared(
         model: The Keras model.
         optimizer: A Keras optimizer.
         jit_compile: Whether XLA compiles the step.
-        shape: Of its inputs, if it may not be built.
-        **options: Of `model.compile`: loss and metrics.
+        shape: Shape of its inputs, for a model that is not built.
+        **options: Loss and metrics, for `model.compile`.
 
     Returns:
         The model.
@@ -532,18 +585,18 @@ def fit_epochs(
     watch: Callable[[tf.data.Dataset], tf.data.Dataset] = lambda dataset: dataset,
     **options: Any,
 ) -> dict[str, Any]:
-    """`model.fit` on data whose order follows from the number of the epoch.
+    """Calls `model.fit` with data whose order follows from the number of the epoch.
 
     Args:
-        model: Compiled.
+        model: The model, compiled.
         make: Function from the number of an epoch to its dataset, see `streams.epochs`; or a
             stream of shards.
         steps: Batches of an epoch.
-        epochs: How many, those before `start` included.
-        callbacks: For `model.fit`.
+        epochs: Number of epochs, including those before `start`.
+        callbacks: Callbacks for `model.fit`.
         start: Epoch and step to begin with.
         watch: Function that wraps the whole dataset.
-        **options: Of `model.fit`.
+        **options: Further arguments for `model.fit`.
 
     Returns:
         The history, a dict.
@@ -563,19 +616,19 @@ def fit_epochs(
         data = streams.epochs(make, steps, start)
     history = model.fit(
         watch(data),
-        shuffle=False,  # the pipeline does that
+        shuffle=False,  # the pipeline shuffles
         steps_per_epoch=steps,
         epochs=epochs,
         initial_epoch=start[0],
         callbacks=list(callbacks),
         **options,
     )
-    found: dict[str, Any] = history.history
-    return found
+    losses_and_metrics: dict[str, Any] = history.history
+    return losses_and_metrics
 
 
 def uncompiled(model: Any) -> Any:
-    """The model without optimizer, loss and metrics, whose state would be kept and saved with it.
+    """Removes the optimizer, loss and metrics of a model, which would be saved with it.
 
     Example:
     >>> import keras
@@ -585,13 +638,14 @@ def uncompiled(model: Any) -> Any:
     >>> uncompiled(model).optimizer is None
     True
     """
-    model.compiled, model.optimizer = False, None
+    model.compiled = False
+    model.optimizer = None
     model.train_function = model.test_function = None
     return model
 
 
 def counted(dataset: tf.data.Dataset) -> tf.data.Dataset:
-    """A dataset that knows how many batches it has, or Keras warns that it ran out of them.
+    """Tells a dataset how many batches it has; otherwise Keras warns that it ran out of them.
 
     Example:
     >>> import tensorflow as tf

@@ -17,15 +17,15 @@ from keras_transformers.data.table_files import Chosen
 from keras_transformers.models import PVT, Swin, ViT
 from keras_transformers.models.base import SEVERAL, SINGLE
 from keras_transformers.tasks.classes import SEPARATOR, Classes, weights_of_classes
-from keras_transformers.tasks.conversion import Program, _of_pixels, of_images
+from keras_transformers.tasks.conversion import Program, image_settings, pixel_program
 from keras_transformers.tasks.fitting import (
     Asked,
     Fitted,
+    attach_adapter,
     class_scores,
-    in_two,
-    learned,
+    hold_out_part,
     split_parts,
-    with_adapter,
+    train_model,
 )
 from keras_transformers.tasks.image_requests import (
     ImagePredictor,
@@ -53,26 +53,28 @@ class ImageClassifier(Convertible):
     """A trained model, its preprocessing and its class names as one function of encoded images.
 
     It takes `image` string `(batch,)`, JPEG or PNG (GIF, BMP and WebP too) of any size, grey, RGB
-    or RGBA, upright as its EXIF says, and gives a dict of `label` string `(batch,)`, `probability`
-    float32 `(batch,)` and `probabilities` float32 `(batch, classes)`; where an image can have
-    several labels, also `present` bool `(batch, classes)`, and `label` is the most probable. A
-    request with an empty, foreign or broken file fails with `InvalidArgumentError`, which says what
-    is wrong. What `save` writes is loadable with TensorFlow alone. Where the preprocessing has
-    other than 1 or 3 channels, which no such file has, it takes arrays instead: uint8 `(batch,
-    height, width, channels)`, of any height and width. The model's weights are shared, not copied.
-    XLA compiles a handful of batch sizes, each when it is first met; what `save` writes can be
-    called without XLA, see `Served`.
+    or RGBA, and turns it upright as its EXIF says. It gives a dict of `label` string `(batch,)`,
+    `probability` float32 `(batch,)` and `probabilities` float32 `(batch, classes)`. If an image can
+    have several labels, `label` is the most probable, and a further output is `present` bool
+    `(batch, classes)`. A request with an empty, foreign or broken file fails with
+    `InvalidArgumentError`, which says what is wrong.
+
+    If the preprocessing has other than 1 or 3 channels, which no such file has, it takes arrays
+    instead: uint8 `(batch, height, width, channels)`, of any height and width. The model's weights
+    are shared, not copied. XLA compiles a handful of batch sizes, each when it is first used. The
+    SavedModel that `save` writes is loadable with TensorFlow alone, and can be called without XLA,
+    see `Served`.
 
     Args:
         model: A model of `models` with classes, `ViT` or `Swin`, or any Keras model from normalised
             images to logits.
-        labels: Names of the classes, one for each logit; two for a single logit, which is the
-            second one's.
+        labels: Names of the classes, one for each logit. A single logit can have two names; it
+            belongs to the second.
         preprocessing: The `vision.Preprocessing` of the evaluation; by default one for the model's
             `image_size` and channels, with mean and deviation 0.5.
         problem_type: "single_label_classification" (probabilities sum to 1) or
-            "multi_label_classification" (each label by itself); by default the model's, or the
-            first. A single logit always is by itself.
+            "multi_label_classification" (each label has its own probability); by default the
+            model's, or the first. A single logit always has its own probability.
 
     Raises:
         ValueError: If the labels are not as many as the logits, there is no preprocessing, or the
@@ -99,34 +101,34 @@ class ImageClassifier(Convertible):
         preprocessing: Preprocessing | None = None,
         problem_type: ClassProblem | None = None,
     ) -> None:
-        preprocessing = preprocessing or _of_model(model)
+        preprocessing = preprocessing or _default_preprocessing(model)
         request = tf.TensorSpec([None], tf.string, name="image")
-        arrays = preprocessing.channels not in (1, 3)
-        if arrays:
+        takes_arrays = preprocessing.channels not in (1, 3)
+        if takes_arrays:
             shape = [None, None, None, preprocessing.channels]
             request = tf.TensorSpec(shape, tf.uint8, name="image")
         super().__init__("image_classifier", model, request)
-        self.kind = "array_classifier" if arrays else "image_classifier"
+        self.kind = "array_classifier" if takes_arrays else "image_classifier"
         self.preprocessing = preprocessing
-        shape = (*self.preprocessing.image_size, self.preprocessing.channels)
-        width = model(keras.Input(shape)).shape[-1]
+        inputs = keras.Input((*preprocessing.image_size, preprocessing.channels))
+        width = model(inputs).shape[-1]
         self._classes = Classes("ImageClassifier", model, width, labels, problem_type)
         self.labels = self._classes.names
-        self._of_pixels = tf.function(
+        self._classify_pixels = tf.function(
             lambda x: self._probabilities(x, self.compiled_rounds), autograph=False
         )
 
     def _program(self) -> tuple[Program, dict[str, Any], None]:
         program = image_program(self.model, self.preprocessing, self._classes)
-        return program, of_images(self.preprocessing, self._classes.names), None
+        return program, image_settings(self.preprocessing, self._classes.names), None
 
     def answer(self, image: tf.Tensor, rounds: Rounds) -> dict[str, tf.Tensor]:
-        pixels = self._pixels(image)
+        pixels = self._read_pixels(image)
         probabilities = self._probabilities(pixels, rounds)
         return self._classes.named_answer(probabilities)
 
-    def _pixels(self, image: tf.Tensor) -> tf.Tensor:
-        """The pixels that the model sees, uint8, of encoded images or arrays."""
+    def _read_pixels(self, image: tf.Tensor) -> tf.Tensor:
+        """Returns the pixels that the model sees, uint8, of encoded images or arrays."""
         shape = (*self.preprocessing.image_size, self.preprocessing.channels)
         outputs = tf.TensorSpec(shape, tf.uint8)
         if self.kind == "array_classifier":
@@ -143,12 +145,13 @@ class ImageClassifier(Convertible):
         return {"probabilities": self._classes.probabilities(logits)}
 
     def probabilities(self, images: ImageCorpus) -> Array:
-        """Class probabilities `(n, classes)`, NumPy float32, of an `ImageCorpus`."""
+        """Returns class probabilities `(n, classes)`, NumPy float32, of an `ImageCorpus`."""
         batches = images.batches(512, self.preprocessing)
-        return np.concatenate([self._of_pixels(pixels).numpy() for pixels, _ in batches])
+        return np.concatenate([self._classify_pixels(pixels).numpy() for pixels, _ in batches])
 
 
-def _of_model(model: Any) -> Preprocessing:
+def _default_preprocessing(model: Any) -> Preprocessing:
+    """Returns the preprocessing for a model's image size and channels."""
     config = model.get_config()
     if "image_size" not in config or not model.built:
         raise ValueError(
@@ -182,19 +185,19 @@ def image_classifier(
 
 
 def image_program(model: Any, preprocessing: Preprocessing, classes: Classes) -> Program:
-    """Pixels as `Preprocessing.decode` gives them -> classes; normalising is inside."""
+    """Returns the program from pixels, as `Preprocessing.decode` gives them, to classes."""
 
     def answer(logits: tf.Tensor) -> dict[str, tf.Tensor]:
         return classes.answer(classes.probabilities(logits))
 
-    return _of_pixels("image_classifier", model, preprocessing, answer, "probabilities")
+    return pixel_program("image_classifier", model, preprocessing, answer, "probabilities")
 
 
 class ImageClassifierPredictor(ImagePredictor):
     """Classifies images: a dict of `label`, `probability` and `probabilities`.
 
-    `probabilities` is a dict from the name of each class; where the names are not known, from "0",
-    "1", ... Where an image can have several labels, `labels` is the list of those that it has.
+    `probabilities` is a dict from the name of each class, or from "0", "1", ... if the names are
+    not known. If an image can have several labels, `labels` lists the labels that it has.
 
     Example:
     >>> import numpy as np, tensorflow as tf
@@ -214,10 +217,10 @@ class ImageClassifierPredictor(ImagePredictor):
 
 
 class ArrayClassifierPredictor(ImageClassifierPredictor):
-    """Classifies arrays of more channels than images have: as `ImageClassifierPredictor`.
+    """Classifies arrays of more channels than images have, as `ImageClassifierPredictor`.
 
-    Each is a uint8 array `(height, width, channels)` or one of floats in [0, 1], a `.npy` file or
-    the bytes of one.
+    An item is an array `(height, width, channels)`, uint8 or floats in [0, 1], a `.npy` file of
+    one, or the bytes of such a file.
 
     Example:
     >>> import numpy as np, tensorflow as tf
@@ -246,16 +249,16 @@ class ArrayClassifierPredictor(ImageClassifierPredictor):
             )
         return as_bytes(item if item.ndim == 3 else item[..., None])
 
-    def _found(self, arrays: list[Any], details: bool, first: int) -> list[Any]:
-        """The answers, those to arrays of one shape together."""
+    def _answer_strings(self, arrays: list[Any], details: bool, first: int) -> list[Any]:
+        """Returns the answers; arrays of one shape are computed together."""
         answers = [None] * len(arrays)
-        for shape in dict.fromkeys(each.shape for each in arrays):
-            positions = [i for i, each in enumerate(arrays) if each.shape == shape]
+        for shape in dict.fromkeys(array.shape for array in arrays):
+            positions = [i for i, array in enumerate(arrays) if array.shape == shape]
             try:
-                found = super()._found([arrays[i] for i in positions], details, first)
+                group = super()._answer_strings([arrays[i] for i in positions], details, first)
             except (TypeError, ValueError) as error:  # of another shape than is declared
-                found = [Refused(self._failure(error))] * len(positions)
-            for position, answer in zip(positions, found, strict=True):
+                group = [Refused(self._failure(error))] * len(positions)
+            for position, answer in zip(positions, group, strict=True):
                 answers[position] = answer
         return answers
 
@@ -266,8 +269,8 @@ class ArrayClassifierPredictor(ImageClassifierPredictor):
         return "must have as many channels as the model."
 
 
-IN_MEMORY = 2**31  # bytes of pixels; what has more is read from its files in every epoch
-CROP_SHARE = 16  # of the side: padding around the random crop
+IN_MEMORY = 2**31  # bytes of pixels; a larger corpus is read from its files in every epoch
+CROP_SHARE = 16  # the padding around a random crop is this part of the side
 
 
 class ImageClassifierFitting(Fitted):
@@ -284,15 +287,16 @@ class ImageClassifierFitting(Fitted):
 
     @classmethod
     def from_published(cls, published: Published) -> Fitted | None:
-        model, folder = published.model, published.folder
+        model = published.model
+        folder = published.folder
         if not isinstance(model, ViT | Swin | PVT) or not model.get_config().get("num_classes"):
             return None
         preprocessing = pretrained.load_preprocessing(folder)
         return cls(Held(model, None, preprocessing, pretrained.class_names(folder)))
 
     def served(self) -> Any:
-        of = self.held
-        return ImageClassifier(of.model, of.labels or (), of.preprocessing, **of.options)
+        held = self.held
+        return ImageClassifier(held.model, held.labels or (), held.preprocessing, **held.options)
 
     def fit(
         self,
@@ -307,27 +311,27 @@ class ImageClassifierFitting(Fitted):
         """Trains on images and their labels.
 
         Args:
-            data, valid: What `vision.read_images` reads; `valid` None holds some out. Of a folder
-                with parts such as `train` and `test` see `base.split_parts`.
-            asked: See there.
-            problem_type: "multi_label_classification" where an image can have several labels.
-            class_weights: "balanced", or a dict from names to what an image of the class counts.
-            label_separator: What stands between these in one str.
-            augmentation: How images are changed at random; by default they are mirrored and moved a
-                little.
+            data, valid: As `vision.read_images` reads them; with None, a part of `data` is
+                `valid`. For a folder with parts such as `train` and `test` see
+                `fitting.split_parts`.
+            asked: Settings of the training.
+            problem_type: "multi_label_classification" if an image can have several labels.
+            class_weights: "balanced", or a dict from names to the weight of an image of the class.
+            label_separator: Separator of several labels in one str.
+            augmentation: Random changes of images; by default they are mirrored and moved a little.
 
         Returns:
             The classifier, and the history.
         """
         data, valid = split_parts(data, valid, asked.verbose)
-        between = label_separator if problem_type == SEVERAL else None
-        train = read_images(data, None, between, asked.columns)
+        separator = label_separator if problem_type == SEVERAL else None
+        train = read_images(data, None, separator, asked.columns)
         if self.held.labels and set(train.classes) <= set(self.held.labels):
-            train = read_images(data, self.held.labels, between, asked.columns)
+            train = read_images(data, self.held.labels, separator, asked.columns)
         watched = None
         if valid is not None:
-            watched = read_images(valid, train.classes, between, asked.columns)
-        train, watched = in_two(asked, train, watched, split_images)
+            watched = read_images(valid, train.classes, separator, asked.columns)
+        train, watched = hold_out_part(asked, train, watched, split_images)
         if problem_type != SEVERAL and len(train.classes) < 2:
             raise ValueError(
                 f"{train.summary()}. There is nothing to tell apart: all have one class."
@@ -335,27 +339,30 @@ class ImageClassifierFitting(Fitted):
         weights = None
         if class_weights is not None:
             weights = weights_of_classes(class_weights, train.classes, train.labels, problem_type)
-        held = self._with_head(train, problem_type)
+        held = self._prepare_head(train, problem_type)
         held = dataclasses.replace(held, label_separator=label_separator)
-        of, numbers = held.preprocessing, asked.numbers(len(train), "image")
-        if (len(train) + len(watched)) * np.prod(of.image_size) * of.channels < IN_MEMORY:
-            train, watched = train.decoded(of), watched.decoded(of)
+        preprocessing = held.preprocessing
+        numbers = asked.numbers(len(train), "image")
+        bytes_of_image = np.prod(preprocessing.image_size) * preprocessing.channels
+        if (len(train) + len(watched)) * bytes_of_image < IN_MEMORY:
+            train = train.decoded(preprocessing)
+            watched = watched.decoded(preprocessing)
         size = min(numbers.batch_size, len(train))
-        change = augmentation or Augmentation(
-            crop_padding=of.image_size[0] // CROP_SHARE, flip=True, seed=asked.seed
-        )
+        if augmentation is None:
+            padding = preprocessing.image_size[0] // CROP_SHARE
+            augmentation = Augmentation(crop_padding=padding, flip=True, seed=asked.seed)
 
-        def batches(epoch: Any) -> tf.data.Dataset:
-            found = training_batches(train, of, size, change, asked.seed, epoch)
+        def make_batches(epoch: Any) -> tf.data.Dataset:
+            batches = training_batches(train, preprocessing, size, augmentation, asked.seed, epoch)
             if weights is None:
-                return found
-            # Of mixed images the labels are shares, by which their classes' weights are mixed.
-            return found.map(lambda x, y: (x, y, tf.linalg.matvec(y, weights)))
+                return batches
+            # A mixed image has shares of several classes, and the same shares of their weights.
+            return batches.map(lambda x, y: (x, y, tf.linalg.matvec(y, weights)))
 
-        history = learned(
+        history = train_model(
             held.model,
-            batches,
-            evaluation_batches(watched, of, size),
+            make_batches,
+            evaluation_batches(watched, preprocessing, size),
             numbers,
             asked,
             loss=classification_loss(problem_type),
@@ -363,15 +370,15 @@ class ImageClassifierFitting(Fitted):
         )
         return ImageClassifierFitting(held), history
 
-    def _with_head(self, train: ImageCorpus, problem_type: ClassProblem) -> Held:
-        of, model = self.held, self.held.model
-        problem = model.problem_type or SINGLE
-        if list(of.labels or ()) == train.classes and problem == problem_type:
-            return with_adapter(of, False)
-        model = model.transferred(num_classes=len(train.classes), problem_type=problem_type)
-        return with_adapter(
-            dataclasses.replace(of, model=model, labels=train.classes, options={}), True
-        )
+    def _prepare_head(self, train: ImageCorpus, problem_type: ClassProblem) -> Held:
+        """Returns the model to train, which gets a new head unless its own has these classes."""
+        held = self.held
+        problem = held.model.problem_type or SINGLE
+        if list(held.labels or ()) == train.classes and problem == problem_type:
+            return attach_adapter(held, False)
+        model = held.model.transferred(num_classes=len(train.classes), problem_type=problem_type)
+        held = dataclasses.replace(held, model=model, labels=train.classes, options={})
+        return attach_adapter(held, True)
 
     def evaluate(self, data: Any, columns: Chosen = None) -> dict[str, float]:
         """Scores classes, see `class_scores`."""
@@ -383,10 +390,11 @@ class ImageClassifierFitting(Fitted):
 
 
 def split_images(corpus: ImageCorpus, seed: int) -> tuple[ImageCorpus, ImageCorpus]:
-    """What is learned from, and what `splits.held_out` chooses: of every class the same share."""
+    """Splits images for training and validation by `splits.held_out`, by class in proportion."""
     strata = None if corpus.several else corpus.labels.tolist()
-    chosen = held_out(corpus.content_keys(), seed, strata)
-    return corpus.select(np.flatnonzero(~chosen)), corpus.select(np.flatnonzero(chosen))
+    is_held_out = held_out(corpus.content_keys(), seed, strata)
+    train = corpus.select(np.flatnonzero(~is_held_out))
+    return train, corpus.select(np.flatnonzero(is_held_out))
 
 
 TASKS = (

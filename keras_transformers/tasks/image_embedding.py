@@ -10,7 +10,7 @@ from keras_transformers import pretrained
 from keras_transformers.core.types import StrPath
 from keras_transformers.data.table_files import Chosen
 from keras_transformers.models import MAE, PVT, Swin, ViT
-from keras_transformers.tasks.conversion import Program, _of_pixels, of_images
+from keras_transformers.tasks.conversion import Program, image_settings, pixel_program
 from keras_transformers.tasks.fitting import Fitted
 from keras_transformers.tasks.image_classification import ImageClassifierFitting
 from keras_transformers.tasks.image_requests import ImagePredictor, decoded_pixels
@@ -25,8 +25,7 @@ class ImageEncoder(Convertible):
     """A model of images without a head and its preprocessing as one function to vectors.
 
     It takes `image` string `(batch,)` as `ImageClassifier` does and gives a dict of `embedding`
-    float32 `(batch, hidden_dim)`, what a head would see. The model's weights are shared, not
-    copied.
+    float32 `(batch, hidden_dim)`, the input of a head. The model's weights are shared, not copied.
 
     Args:
         model: A model of `models` with `num_classes=None`, `ViT` or `Swin`, or any Keras model from
@@ -52,23 +51,24 @@ class ImageEncoder(Convertible):
 
     def __init__(self, model: keras.Model, preprocessing: Preprocessing) -> None:
         super().__init__("image_encoder", model, tf.TensorSpec([None], tf.string, name="image"))
-        shape = (*preprocessing.image_size, preprocessing.channels)
         if preprocessing.channels not in (1, 3):
             raise ValueError(
                 "ImageEncoder: `preprocessing` must have 1 or 3 channels, as image files have. "
                 f"Received: {preprocessing.channels}"
             )
-        found = model(keras.Input(shape)).shape
-        if len(found) != 2:
+        inputs = keras.Input((*preprocessing.image_size, preprocessing.channels))
+        shape = model(inputs).shape
+        if len(shape) != 2:
             raise ValueError(
                 "ImageEncoder: `model` must give a vector for each image. Received: output of "
-                f"shape {tuple(found)}"
+                f"shape {tuple(shape)}"
             )
-        self.preprocessing, self._width = preprocessing, found[-1]
+        self.preprocessing = preprocessing
+        self._width = shape[-1]
 
     def _program(self) -> tuple[Program, dict[str, Any], None]:
         program = image_encoder_program(self.model, self.preprocessing)
-        return program, of_images(self.preprocessing), None
+        return program, image_settings(self.preprocessing), None
 
     def answer(self, image: tf.Tensor, rounds: Rounds) -> dict[str, tf.Tensor]:
         pixels = decoded_pixels(self.preprocessing, image)
@@ -97,16 +97,16 @@ def image_encoder(
 
 
 def image_encoder_program(model: Any, preprocessing: Preprocessing) -> Program:
-    """Pixels as `Preprocessing.decode` gives them -> one vector an image."""
+    """Returns the program from pixels, as `Preprocessing.decode` gives them, to vectors."""
 
     def answer(x: tf.Tensor) -> dict[str, tf.Tensor]:
         return {"embedding": tf.cast(x, tf.float32)}
 
-    return _of_pixels("image_encoder", model, preprocessing, answer, "embedding")
+    return pixel_program("image_encoder", model, preprocessing, answer, "embedding")
 
 
 class ImageEncoderPredictor(ImagePredictor):
-    """Gives a vector for an image: a list of floats; with `details` a dict that has `embedding`.
+    """Gives a vector for an image: a list of floats, or with `details` a dict with `embedding`.
 
     Example:
     >>> import numpy as np, tensorflow as tf
@@ -138,7 +138,7 @@ class ImageEncoderFitting(ImageClassifierFitting):
     def from_published(cls, published: Published) -> Fitted | None:
         model = published.model
         if isinstance(model, MAE):
-            model = model.encoder  # with which its paper goes on
+            model = model.encoder  # the part that is used after pre-training
         if not isinstance(model, ViT | Swin | PVT) or model.get_config().get("num_classes"):
             return None
         return cls(Held(model, None, pretrained.load_preprocessing(published.folder)))

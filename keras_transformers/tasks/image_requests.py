@@ -1,4 +1,4 @@
-"""How tasks read images: files, arrays and Pillow images in, pixels out."""
+"""Requests of images: files, arrays and Pillow images become pixels."""
 
 import pathlib
 from collections.abc import Callable
@@ -20,14 +20,14 @@ def decoded_each(
     decode: Callable[[tf.Tensor], tuple[tf.Tensor, ...]],
     outputs: tuple[tf.TensorSpec, ...],
 ) -> tuple[tf.Tensor, ...]:
-    """`decode` of each encoded image of a request, string `(batch,)`, one after the other.
+    """Decodes the images of a request one after the other.
 
-    What cannot be decoded fails with its number in the request.
+    If an image cannot be decoded, the error names its number in the request.
 
     Args:
-        image: String tensor `(batch,)`.
-        decode: Function of one of them that gives a tuple of tensors.
-        outputs: Tuple of their `tf.TensorSpec`s.
+        image: Encoded images, strings `(batch,)`.
+        decode: Function of one encoded image that returns a tuple of tensors.
+        outputs: `tf.TensorSpec`s of these tensors.
     """
     results: tuple[tf.Tensor, ...] = tf.map_fn(
         lambda pair: _decoded_or_named(pair[0], pair[1], decode, outputs),
@@ -43,19 +43,20 @@ def _decoded_or_named(
     decode: Callable[[tf.Tensor], tuple[tf.Tensor, ...]],
     outputs: tuple[tf.TensorSpec, ...],
 ) -> tuple[tf.Tensor, ...]:
-    """`decode(encoded)`; what cannot be decoded fails with the number."""
-    of_kind = kinds(encoded)
-    known = list(of_kind.values())
-    size, named = tf.strings.length(encoded), ["image number", number, "of the request"]
+    """Decodes an image; if it cannot be decoded, the error names its number."""
+    is_of_kind = kinds(encoded)
+    matches = list(is_of_kind.values())
+    size = tf.strings.length(encoded)
+    named = ["image number", number, "of the request"]
     message = f"is no {NAMES}; its size in bytes:"
-    check = tf.debugging.Assert(tf.reduce_any(known), [*named, message, size])
+    check = tf.debugging.Assert(tf.reduce_any(matches), [*named, message, size])
     message = f"is an animation; {ANIMATED} are not read. Its size in bytes:"
-    still = tf.debugging.Assert(~is_animated(encoded), [*named, message, size])
-    with tf.control_dependencies([check, still]):
-        results, good = _attempt(decode, tf.identity(encoded), outputs)
-    kind = tf.boolean_mask(list(of_kind), known)
+    check_still = tf.debugging.Assert(~is_animated(encoded), [*named, message, size])
+    with tf.control_dependencies([check, check_still]):
+        results, is_decoded = _attempt(decode, tf.identity(encoded), outputs)
+    kind = tf.boolean_mask(list(is_of_kind), matches)
     message = "is a broken file, or one cut off:"
-    check = tf.debugging.Assert(good, [*named, message, kind, "its size in bytes:", size])
+    check = tf.debugging.Assert(is_decoded, [*named, message, kind, "its size in bytes:", size])
     with tf.control_dependencies([check]):
         return tuple(map(tf.identity, results))
 
@@ -65,19 +66,18 @@ def _attempt(
     x: tf.Tensor,
     outputs: tuple[tf.TensorSpec, ...],
 ) -> tuple[Any, ...]:
-    """What `compute(x)` gives and whether it did; where it fails zeros and False.
+    """Returns `compute(x)` and True, or zeros and False if it fails.
 
-    TensorFlow has no other way to go on after an op has failed than a dataset that leaves out what
-    does.
+    In TensorFlow only a dataset that ignores errors goes on after an op has failed.
     """
-    found = tf.data.Dataset.from_tensors(x).map(lambda x: (compute(x), True))
+    attempt = tf.data.Dataset.from_tensors(x).map(lambda x: (compute(x), True))
     zeros = tuple(tf.zeros(spec.shape, spec.dtype) for spec in outputs)
-    instead = tf.data.Dataset.from_tensors((zeros, False))
-    return found.ignore_errors().concatenate(instead).take(1).get_single_element()
+    failure = tf.data.Dataset.from_tensors((zeros, False))
+    return attempt.ignore_errors().concatenate(failure).take(1).get_single_element()
 
 
 def decoded_pixels(preprocessing: Preprocessing, image: tf.Tensor) -> tf.Tensor:
-    """The pixels that a model sees, uint8, of encoded images, string `(batch,)`."""
+    """Returns the pixels that a model sees, uint8, of encoded images, strings `(batch,)`."""
     shape = (*preprocessing.image_size, preprocessing.channels)
     outputs = (tf.TensorSpec(shape, tf.uint8),)
     return decoded_each(image, lambda encoded: (preprocessing.decode(encoded),), outputs)[0]
@@ -87,8 +87,8 @@ class ImagePredictor(Predictor):
     """A predictor of images: each a path, the bytes of a file, an array or a Pillow image.
 
     Files are JPEG, PNG, GIF, BMP or still WebP. Arrays hold unsigned bytes, or floats in [0, 1].
-    They, `.npy` and TIFF files, and Pillow images go to the model as PNG, without loss, as `fit`
-    and `evaluate` read them. What has an orientation in EXIF is taken upright.
+    Arrays, `.npy` and TIFF files, and Pillow images go to the model as PNG, without loss, as `fit`
+    and `evaluate` read them. An image with an orientation in EXIF is turned upright.
 
     Example:
     >>> from keras_transformers.predictors import ImagePredictor
@@ -124,6 +124,7 @@ class ImagePredictor(Predictor):
 
 
 def _read(path: StrPath) -> bytes:
+    """Reads a file; ValueError says why it cannot be read."""
     try:
         return pathlib.Path(path).read_bytes()
     except (OSError, ValueError) as error:  # ValueError: a name with a null character
@@ -132,6 +133,7 @@ def _read(path: StrPath) -> bytes:
 
 
 def _read_array(content: StrPath | bytes) -> Array:
+    """Reads an array of pixels; ValueError says why it cannot be read."""
     try:
         return read_array(content)
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""From a folder to the predictor that answers: runs, published weights, saved predictors."""
+"""Loading of predictors from folders: runs, published weights, saved predictors, SavedModels."""
 
 import contextlib
 import dataclasses
@@ -27,10 +27,11 @@ from keras_transformers.text.wordpiece import WordPieceTokenizer
 from keras_transformers.vision.preprocessing import Preprocessing
 
 ALIGNMENT = "alignment.keras"  # a head of guided alignment
-MODEL, SAVED = "model.keras", "saved_model"
+MODEL = "model.keras"
+SAVED = "saved_model"
 PREDICTOR = "predictor.json"  # of a folder that `Predictor.save` has written
 WEIGHTS = (".safetensors", ".bin")  # a pickle is refused when it is read
-MOST_SHOWN = 8  # names of files, in a message
+MOST_SHOWN = 8  # most names of files in a message
 
 
 def load(
@@ -43,36 +44,36 @@ def load(
     seed: int | None = None,
     n_best: int | None = None,
 ) -> Predictor:
-    """The predictor of a trained model: it takes text or images, and gives plain Python.
+    """Loads the predictor of a trained model, which takes text or images and gives plain Python.
 
     Args:
-        folder: One of four: the folder of a run of `recipes`; one with published weights, as the
-            Hugging Face hub lays it out; one that `Predictor.save` has written; a SavedModel of
+        folder: The folder of a run of `recipes`; a folder with published weights, as the Hugging
+            Face hub lays it out; a folder that `Predictor.save` has written; a SavedModel of
             `keras_transformers.export`, or the folder of its versions, of which the newest is
-            taken. Or the name of a published model, "organization/model", see `pretrained.find`.
-        signature: Which of a SavedModel's programs answers: "serving_default", or "xla", compiled,
-            where there is one. What is published is always compiled.
-        languages: For a published translator of many languages, the codes of the source's and the
-            target's, as it calls them: ("eng_Latn", "fra_Latn"). By default what its files say.
+            loaded. Or the name of a published model, "organization/model", see `pretrained.find`.
+        signature: Program of a SavedModel that answers: "serving_default", or "xla", compiled, if
+            there is one. Published models are always compiled.
+        languages: For a published translator of many languages, its codes of the source's and the
+            target's language: ("eng_Latn", "fra_Latn"). By default the languages in its files.
         revision: Branch, tag or commit of a name; by default "main".
-        new_tokens: For published models that generate text: most tokens that they generate. By
-            default what the folder's generation settings say; where they say nothing, 128 behind a
-            prompt, and of a source of n tokens `min(2 n + 10, n + 50)`. The latter holds for
-            Marian, mBART and M2M100 unless the settings have `max_new_tokens`, for they only
-            translate: their `max_length` is not read.
-        search, seed, n_best: For published models that generate text, and what `Predictor.save` has
-            written of them: how, see `predict` of their predictors. By default as the folder says;
-            several sequences (`num_return_sequences`) are in the answers with `details=True`.
+        new_tokens: For published models that generate text, the most tokens that they generate. By
+            default the number in the folder's generation settings. Without one it is 128 behind a
+            prompt, and `min(2 n + 10, n + 50)` for a source of n tokens. Marian, mBART and M2M100
+            only translate, so their `max_length` is not read, only `max_new_tokens`.
+        search, seed, n_best: For models that generate text, published ones and those in a folder of
+            `Predictor.save`, as `predict` of their predictors takes them. By default the settings
+            in the folder; several sequences (`num_return_sequences`) are in the answers with
+            `details=True`.
 
     Returns:
         A predictor, see `keras_transformers.predictors`: `predict` answers, `fit` learns, and
-        `model`, `tokenizer` and `preprocessing` are the parts, where the folder has them.
+        `model`, `tokenizer` and `preprocessing` are its parts, if the folder has them.
 
     Raises:
-        FileNotFoundError: If there is no such folder, and no model of that name can be had.
-        ValueError: If it is none of the four, the model gives no answer (a masked autoencoder), or
-            there is no such signature or language.
-        ImportError: If a SavedModel that takes text is to be loaded without tensorflow-text.
+        FileNotFoundError: If there is no such folder, and no published model of that name.
+        ValueError: If the folder is of no such kind, the model gives no answer (a masked
+            autoencoder), or there is no such signature or language.
+        ImportError: If a SavedModel takes text and tensorflow-text is not installed.
         RuntimeError: If this process is a fork of one that has loaded a model before.
 
     Example:
@@ -108,9 +109,9 @@ def begin(
 ) -> tuple[Predictor, Callable[..., None]]:
     """Returns the predictor of a folder, and a function that reads the program of a SavedModel.
 
-    Reading it takes longest. A request waits until it is read. The function reads the signature
-    that `predict` uses. With `whole=True` it reads the others as well, which `score`, for instance,
-    would read when it is first called.
+    Reading the program takes longest. A request waits until it is read. The function reads the
+    signature that `predict` uses. With `whole=True` it reads the others as well; otherwise they are
+    read when they are first used, for instance by `score`.
 
     Args:
         folder, signature, languages, revision, new_tokens, search, seed, n_best: As `load` takes
@@ -137,12 +138,12 @@ def begin(
     folder = pretrained.find(folder, revision)
     if (folder / PREDICTOR).is_file():
         predictor = saved_predictor(folder, new_tokens)
-        return _with_settings(predictor, search, seed, n_best), _read_nothing
+        return _replace_search(predictor, search, seed, n_best), _read_nothing
     exported = newest(folder)
     weights = any(path.suffix in WEIGHTS for path in folder.iterdir())
     if exported is None and weights and (folder / CONFIG).is_file():
         predictor = published_predictor(folder, languages, new_tokens)
-        return _with_settings(predictor, search, seed, n_best), _read_nothing
+        return _replace_search(predictor, search, seed, n_best), _read_nothing
     if languages is not None:
         raise ValueError(
             f"load: {folder} holds no published translator, so `languages` must be None. "
@@ -157,8 +158,9 @@ def begin(
             )
     if exported is not None:
         return exported_predictor(exported, signature)
-    if (found := newest(folder / SAVED)) is not None:
-        return _predictor_of_run(folder, found, signature)
+    exported = newest(folder / SAVED)
+    if exported is not None:
+        return _predictor_of_run(folder, exported, signature)
     raise ValueError(f"load: {folder} {_reason_to_refuse(folder)}")
 
 
@@ -166,7 +168,7 @@ def _read_nothing(whole: bool = False) -> None:
     """Does nothing, because all of a predictor has been read."""
 
 
-def _with_settings(
+def _replace_search(
     predictor: Predictor, search: Search | None, seed: int | None, n_best: int | None
 ) -> Predictor:
     """Returns a predictor, which generates by another search if one is given.
@@ -176,22 +178,22 @@ def _with_settings(
     """
     if search is None and seed is None and n_best is None:
         return predictor
-    return with_search(predictor, search, seed, n_best)
+    return replace_search(predictor, search, seed, n_best)
 
 
 def _reason_to_refuse(folder: pathlib.Path) -> str:
-    """The end of a sentence on a folder that cannot be loaded."""
-    there = sorted(path.name for path in folder.iterdir())
-    if {CONFIG, "figures"} <= set(there) or {CONFIG, MODEL} <= set(there):
+    """Returns the end of a sentence about a folder that cannot be loaded."""
+    names = sorted(path.name for path in folder.iterdir())
+    if {CONFIG, "figures"} <= set(names) or {CONFIG, MODEL} <= set(names):
         return (
             f"is the folder of a run that has left no {SAVED}: it is not finished, or exports "
             "nothing."
         )
-    more = ", ..." if len(there) > MOST_SHOWN else ""
+    more = ", ..." if len(names) > MOST_SHOWN else ""
     return (
         f"must be the folder of a run, with {SAVED}; have published weights, with {CONFIG} and "
         f"model.safetensors; or be a SavedModel, with saved_model.pb. It has: "
-        f"{', '.join(there[:MOST_SHOWN]) or 'nothing'}{more}"
+        f"{', '.join(names[:MOST_SHOWN]) or 'nothing'}{more}"
     )
 
 
@@ -210,7 +212,7 @@ def _predictor_of_run(
 
 
 def _parts_of_run(folder: pathlib.Path) -> dict[str, Callable[[], Any]]:
-    """Returns functions that read what a run has left beside its SavedModel."""
+    """Returns functions that read the files of a run beside its SavedModel."""
     parts: dict[str, Callable[[], Any]] = {}
     if (folder / MODEL).is_file():
         parts["model"] = functools.partial(saving.load_model, folder / MODEL)
@@ -231,11 +233,13 @@ def _parts_of_run(folder: pathlib.Path) -> dict[str, Callable[[], Any]]:
 
 
 def _word_pieces(folder: pathlib.Path) -> WordPieceTokenizer:
+    """Reads the WordPiece tokenizer of a run."""
     lower_case = read_json(folder, CONFIG).get("lower_case", True)
     return WordPieceTokenizer.load(folder / "vocab.txt", lower_case)
 
 
 def _preprocessing(folder: pathlib.Path) -> Preprocessing:
+    """Reads the preprocessing of a run; ValueError if the file is damaged."""
     try:
         return Preprocessing(**read_json(folder, "preprocessing.json"))
     except TypeError as error:
@@ -269,12 +273,13 @@ def published_predictor(
                 check_generates(folder, fitted.kind)
             return predictor_for(fitted, folder)
     raise ValueError(
-        f"load: {folder} holds a {type(model).__name__}{_head(model)}, which answers no "
+        f"load: {folder} holds a {type(model).__name__}{_describe_head(model)}, which answers no "
         "text and no image; keras_transformers.pretrained.load gives the model."
     )
 
 
-def _head(model: Any) -> str:
+def _describe_head(model: Any) -> str:
+    """Returns the words about a model's head in a message."""
     if not isinstance(model, models.LanguageModel | models.TextEncoder):
         return " without a head" if "num_classes" in model.get_config() else ""
     return " without a head" if model.head is None else f" with a {type(model.head).__name__}"
@@ -303,7 +308,7 @@ def saved_predictor(folder: pathlib.Path, new_tokens: int | None = None) -> Pred
     return predictor_for(fittings[kind](held), folder)
 
 
-def with_search(
+def replace_search(
     predictor: Any, search: Search | None, seed: int | None, n_best: int | None
 ) -> Predictor:
     """Makes a predictor generate by another search, and returns it.
@@ -317,9 +322,11 @@ def with_search(
     """
     check_generates(predictor.source, predictor.kind, "`search`, `seed` and `n_best`")
     fitted: Fitted = predictor.fitting_for("load")
-    own = fitted.held.options.get("search") or fitted.default_search
-    options = {**fitted.held.options, "search": changed_search("load", own, search, seed, n_best)}
-    predictor.become(type(fitted)(dataclasses.replace(fitted.held, options=options)))
+    held = fitted.held
+    old_search = held.options.get("search") or fitted.default_search
+    new_search = changed_search("load", old_search, search, seed, n_best)
+    options = {**held.options, "search": new_search}
+    predictor.become(type(fitted)(dataclasses.replace(held, options=options)))
     changed: Predictor = predictor
     return changed
 
@@ -358,19 +365,19 @@ def fitting_of_run(folder: pathlib.Path, predictor: Any) -> Fitted:
 
 
 def _fittings() -> dict[str, type[Fitted]]:
-    """Returns the classes of what learns, by the kinds of their tasks."""
+    """Returns the classes of trainable models by the kinds of their tasks."""
     return {kind: task.fitting for kind, task in all_tasks().items() if task.fitting}
 
 
 PROGRAM = "saved_model.pb"
-# Failures to read a signature alone: no right to make links, as on Windows, and a program of which
-# TensorFlow needs more.
+# Failures to read a signature alone: no right to make links, as on Windows, and a program without
+# which TensorFlow cannot read the signature.
 FAILURES = (OSError, NotImplementedError, ValueError)
 ABOUT = pathlib.Path("assets.extra", "keras_transformers.json")
 
 
 def newest(folder: pathlib.Path) -> pathlib.Path | None:
-    """The SavedModel that a folder is, or the newest of the versions in it; None without one."""
+    """Returns a folder that is a SavedModel, or the newest version in it; None without one."""
     if (folder / PROGRAM).is_file():
         return folder
     folders = (path.parent for path in folder.glob(f"*/{PROGRAM}"))
@@ -389,13 +396,14 @@ def exported_predictor(
     A request that comes before the program is read reads it, or waits until it is read.
 
     Args:
-        folder: Path of it.
+        folder: Path of the SavedModel.
         signature: Name of the signature that answers.
-        parts: See `Predictor`.
-        source: What is named in messages; by default the folder.
+        parts: Parts of the predictor, see `Predictor`.
+        source: The name in messages; by default the folder.
 
     Raises:
-        ValueError: If it has no such signature, is none of ours, or is damaged; the function, too.
+        ValueError: If the SavedModel has no such signature, was not written by this library, or is
+            damaged. The returned function raises it, too.
         ImportError: If it takes text and tensorflow-text is not installed.
     """
     signatures = _signatures(folder)
@@ -406,15 +414,14 @@ def exported_predictor(
         )
     inputs = set(signatures[signature].inputs)
     outputs = set(signatures[signature].outputs)
-    kind, labels, languages, previous = _about(folder, inputs, outputs)
-    made = predictor_of(kind)
-    names = _taken(kind, inputs)
+    kind, labels, languages, previous = _read_description(folder, inputs, outputs)
+    names = _input_names(kind, inputs)
     if "image" not in names or "text" in names:
         _register_text_ops(folder)
     program = _Program(folder, [*signatures], signature, names)
-    served = made(program, labels, parts, source or folder)
-    vars(served).update(languages=languages, previous=previous, loaded=program)
-    return served, program.read
+    predictor = predictor_of(kind)(program, labels, parts, source or folder)
+    vars(predictor).update(languages=languages, previous=previous, loaded=program)
+    return predictor, program.read
 
 
 class _Program(Mapping[str, Any]):
@@ -437,13 +444,15 @@ class _Program(Mapping[str, Any]):
         signature: str,
         names: tuple[str, ...],
     ) -> None:
-        self._folder, self._signature, self._names = folder, signature, names
+        self._folder = folder
+        self._signature = signature
+        self._names = names
         self._signatures = signatures
-        self._lock = threading.Lock()  # of a request that comes while another thread reads
+        self._lock = threading.Lock()  # for a request that comes while another thread reads
         self._loaded: Any = None
 
-    def __call__(self, *given: Any) -> Any:
-        return self[self._signature](**dict(zip(self._names, given, strict=True)))
+    def __call__(self, *inputs: Any) -> Any:
+        return self[self._signature](**dict(zip(self._names, inputs, strict=True)))
 
     def __getitem__(self, name: str) -> Any:
         if name not in self._signatures:
@@ -458,7 +467,7 @@ class _Program(Mapping[str, Any]):
                     loaded = self._loaded = _read(self._folder, self._folder)
 
         def run(**inputs: Any) -> Any:
-            return loaded.signatures[name](**inputs)  # which holds its variables weakly
+            return loaded.signatures[name](**inputs)  # a signature holds its variables weakly
 
         return run
 
@@ -491,10 +500,10 @@ def _read_signature(folder: pathlib.Path, name: str) -> Any:
     """Returns a SavedModel with one of its signatures, or with all if it cannot be cut.
 
     TensorFlow builds every function of a SavedModel anew in Python, whether it is used or not. So
-    it is given a copy of the program that has only the functions that the signature needs.
+    it gets a copy of the program that has only the functions that the signature needs.
     """
     program = _parse(folder)
-    has_assets = any((folder / "assets").glob("*"))  # which may be read later
+    has_assets = any((folder / "assets").glob("*"))  # assets may be read later
     if not has_assets and _keep_signature(program.meta_graphs[0], name):
         with tempfile.TemporaryDirectory() as temporary, contextlib.suppress(*FAILURES):
             part = pathlib.Path(temporary)
@@ -529,7 +538,8 @@ def _keep_signature(graph: Any, name: str) -> bool:
             node.captured_tensor.concrete_function,
         } <= {"", *needed}:
             node.user_object.identifier = "_generic_user_object"  # nodes are known by position
-    concrete, library = graph.object_graph_def.concrete_functions, graph.graph_def.library
+    concrete = graph.object_graph_def.concrete_functions
+    library = graph.graph_def.library
     for function_name in set(concrete) - needed:
         del concrete[function_name]
     _filter(library.function, lambda function: function.signature.name in needed)
@@ -568,9 +578,9 @@ def _called_functions(node: Any, gradients: Mapping[str, str]) -> Iterator[str]:
 
 def _filter(messages: Any, is_kept: Callable[[Any], bool]) -> None:
     """Removes messages of a repeated field."""
-    kept = [message for message in messages if is_kept(message)]
+    remaining = [message for message in messages if is_kept(message)]
     del messages[:]
-    messages.extend(kept)
+    messages.extend(remaining)
 
 
 def _parse(folder: pathlib.Path) -> Any:
@@ -590,19 +600,20 @@ def _parse(folder: pathlib.Path) -> Any:
 def _signatures(folder: pathlib.Path) -> dict[str, Any]:
     """Returns name -> `SignatureDef` of a SavedModel, without those of TensorFlow itself."""
     program = _parse(folder)
-    found = program.meta_graphs[0].signature_def if program.meta_graphs else {}
-    return {name: found[name] for name in sorted(found) if not name.startswith("__")}
+    signatures = program.meta_graphs[0].signature_def if program.meta_graphs else {}
+    return {name: signatures[name] for name in sorted(signatures) if not name.startswith("__")}
 
 
-def _about(
+def _read_description(
     folder: pathlib.Path, inputs: set[str], outputs: set[str]
 ) -> tuple[str, list[str] | None, tuple[str, ...], int]:
-    """Kind, labels, languages to choose from and number of previous sentences; often none.
+    """Returns kind, labels, languages to choose from and number of previous sentences.
 
-    From what the exporter has written, or from the names of what goes through.
+    The exporter has written them. For an older SavedModel, the names of inputs and outputs tell the
+    kind.
 
     Raises:
-        ValueError: If it is of no kind that there is.
+        ValueError: If the kind is unknown.
     """
     if (folder / ABOUT).is_file():
         try:
@@ -612,8 +623,8 @@ def _about(
             previous = int(about.get("context", 0))
         except (ValueError, KeyError, TypeError, AttributeError):
             raise ValueError(f"load: {folder / ABOUT} is damaged: it must have `kind`.") from None
-        known = isinstance(kind, str) and kind in all_tasks() and isinstance(labels, list | None)
-        if known and inputs == {*_taken(kind, inputs)}:
+        is_known = isinstance(kind, str) and kind in all_tasks() and isinstance(labels, list | None)
+        if is_known and inputs == {*_input_names(kind, inputs)}:
             return kind, labels, languages, previous
         raise ValueError(
             f"load: {folder / ABOUT}: `kind` must be one of {', '.join(all_tasks())} that "
@@ -622,7 +633,7 @@ def _about(
     kinds = [kind for kind, task in all_tasks().items() if task.output in outputs]
     if not kinds and {"label", "probability", "probabilities"} <= outputs:
         kinds = ["image_classifier" if "image" in inputs else "text_classifier"]
-    if len(kinds) == 1 and inputs == {*_taken(kinds[0])}:
+    if len(kinds) == 1 and inputs == {*_input_names(kinds[0])}:
         return kinds[0], None, (), 0
     raise ValueError(
         f"load: {folder} must be a SavedModel of keras_transformers.export. It makes "
@@ -630,10 +641,10 @@ def _about(
     )
 
 
-def _taken(kind: str, inputs: Collection[str] = ()) -> tuple[str, ...]:
-    """Names of the inputs of a kind, in the order in which its predictor gives them.
+def _input_names(kind: str, inputs: Collection[str] = ()) -> tuple[str, ...]:
+    """Returns the names of a kind's inputs, in the order in which its predictor passes them.
 
-    Those that it may take are among them where they are in `inputs`.
+    The names in `may_take` are among them if they are in `inputs`.
     """
     predictor = predictor_of(kind)
     more = (name for name in predictor.may_take if name in inputs)
@@ -641,6 +652,7 @@ def _taken(kind: str, inputs: Collection[str] = ()) -> tuple[str, ...]:
 
 
 def _register_text_ops(folder: pathlib.Path) -> None:
+    """Imports tensorflow-text, which registers the tokenizers' ops."""
     try:
         import tensorflow_text  # noqa: F401  registers the tokenizers' ops
     except ImportError as error:

@@ -10,7 +10,7 @@ import tensorflow as tf
 from keras_transformers.core.types import StrPath
 from keras_transformers.generation.request import padding_of
 from keras_transformers.models import MaskedLanguageHead
-from keras_transformers.tasks.documents import _OfTexts
+from keras_transformers.tasks.documents import UnlabelledTextFitting
 from keras_transformers.tasks.fitting import Fitted
 from keras_transformers.tasks.predictor_folder import Published
 from keras_transformers.tasks.registry import Task
@@ -19,13 +19,12 @@ from keras_transformers.tasks.served import (
     LENGTHS,
     Saving,
     Served,
-    bounded,
     joined_past_ends,
     lengths_for,
     strings,
 )
 from keras_transformers.tasks.text_predictor import TextPredictor, text_of
-from keras_transformers.text import framed, masked, packed_documents
+from keras_transformers.text import masked, packed_documents
 from keras_transformers.text.wordpiece import WordPieceTokenizer
 
 CANDIDATES = 5
@@ -34,24 +33,24 @@ CANDIDATES = 5
 class MaskFiller(Served):
     """A masked language model and its tokenizer as one function from text to text.
 
-    Every `[MASK]` of a text is filled with the token that the model finds most probable there, each
-    by itself. It takes UTF-8 strings `(batch,)`, with any number of `[MASK]` in each, and gives a
-    dict of `text` string `(batch,)`, as the tokenizer writes it; `candidates` string `(batch, 5)`
-    for the first `[MASK]`, best first, and their `probabilities` float32 `(batch, 5)`, "" and 0
-    where there is none; `truncated` bool `(batch,)`. For XLA lengths and batch sizes are few, as in
-    `TextClassifier`; weights are shared.
+    Every `[MASK]` of a text becomes the token that the model finds most probable there,
+    independently of the other masks. The function takes UTF-8 strings `(batch,)`, with any number
+    of `[MASK]` in each, and gives a dict of `text` string `(batch,)`, as the tokenizer writes it;
+    `candidates` string `(batch, 5)` for the first `[MASK]`, best first, and their `probabilities`
+    float32 `(batch, 5)`, "" and 0 if there is no mask; and `truncated` bool `(batch,)`. For XLA
+    lengths and batch sizes are few, as in `TextClassifier`; weights are shared.
 
     Args:
         model: A `models.TextEncoder` with `head="masked_language"`, or any model from ids `(batch,
             length)`, 0 = padding, to logits `(batch, length, vocab_size)`.
         tokenizer: A `text.WordPieceTokenizer`.
-        lengths: Lengths in ids, [CLS] and [SEP] included, to which texts are padded; what exceeds
-            the last is cut off, and said so in `truncated`. By default those of 32, 64, 128, 256
-            and 512 for which the model has positions.
+        lengths: Lengths in ids, [CLS] and [SEP] included, to which texts are padded; a longer text
+            is cut, and `truncated` tells so. By default those of 32, 64, 128, 256 and 512 for which
+            the model has positions.
 
     Raises:
         ValueError: If the lengths do not increase or exceed the model's positions, or the
-            tokenizer has ids that are none of the model's.
+            tokenizer has ids that the model does not know.
 
     Example:
     >>> from keras_transformers.export import MaskFiller
@@ -76,23 +75,23 @@ class MaskFiller(Served):
         super().__init__("mask_filler", model, tf.TensorSpec([None], tf.string, name="text"))
         lengths = lengths_for("MaskFiller", model, tokenizer, lengths, LENGTHS)
         model(tf.ones((1, 2), tf.int32), training=False)
-        self.tokenizer, self.padding = tokenizer, padding_of(model)
+        self.tokenizer = tokenizer
+        self.padding = padding_of(model)
         self.lengths = lengths
         self._candidates = min(CANDIDATES, tokenizer.vocab_size)
         special = tf.one_hot(tokenizer.special_ids, tokenizer.vocab_size, 1e9)
         self._never = tf.reduce_max(special, axis=0)
 
     def answer(self, text: tf.Tensor, rounds: Rounds) -> dict[str, tf.Tensor]:
-        text, cut = bounded(text, self.lengths[-1])
-        ids, truncated = framed(self.tokenizer, text, self.lengths[-1])
-        fill, number = rounds.program(self._fill), self._candidates
-        detokenize = self.tokenizer.detokenize
+        ids, truncated = self.frame_texts(text)
+        fill = rounds.program(self._fill)
+        number = self._candidates
 
         def compute(ids: tf.Tensor) -> dict[str, tf.Tensor]:
-            filled, probabilities, best, any_masked = fill(
-                rounds.padded(ids, self.lengths, self.padding)
-            )
-            words = tf.reshape(detokenize(tf.reshape(best, [-1, 1])), [-1, number])
+            dense = rounds.padded(ids, self.lengths, self.padding)
+            filled, probabilities, best, any_masked = fill(dense)
+            words = self.tokenizer.detokenize(tf.reshape(best, [-1, 1]))
+            words = tf.reshape(words, [-1, number])
             return {
                 "text": joined_past_ends(self.tokenizer, filled, self.padding),
                 "candidates": tf.where(any_masked[:, None], words, ""),
@@ -104,19 +103,21 @@ class MaskFiller(Served):
             "candidates": tf.TensorSpec([None, number], tf.string),
             "probabilities": tf.TensorSpec([None, number], tf.float32),
         }
-        return {**rounds.run_by_length(compute, ids, results), "truncated": truncated | cut}
+        outputs = rounds.run_by_length(compute, ids, results)
+        return {**outputs, "truncated": truncated}
 
     def _fill(self, ids: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        """Returns filled rows; the best tokens of the first mask; and which rows have a mask."""
         logits = tf.cast(self.model(ids, training=False), tf.float32) - self._never
-        masked = ids == self.tokenizer.mask_id
-        filled = tf.where(masked, tf.argmax(logits, axis=-1, output_type=tf.int32), ids)
-        first = tf.argmax(tf.cast(masked, tf.int32), axis=1)
-        at_first = tf.nn.softmax(tf.gather(logits, first, batch_dims=1))
-        best = tf.math.top_k(at_first, self._candidates)
-        return filled, *best, tf.reduce_any(masked, axis=1)
+        is_mask = ids == self.tokenizer.mask_id
+        filled = tf.where(is_mask, tf.argmax(logits, axis=-1, output_type=tf.int32), ids)
+        first = tf.argmax(tf.cast(is_mask, tf.int32), axis=1)
+        probabilities = tf.nn.softmax(tf.gather(logits, first, batch_dims=1))
+        values, tokens = tf.math.top_k(probabilities, self._candidates)
+        return filled, values, tokens, tf.reduce_any(is_mask, axis=1)
 
     def fill(self, texts: Sequence[str]) -> list[str]:
-        """Fills in a list of str."""
+        """Fills the masks of a list of str."""
         return [text.decode() for text in self(strings(texts))["text"].numpy()]
 
 
@@ -127,7 +128,7 @@ def mask_filler(
     lengths: Sequence[int] | None = None,
     **saving: Unpack[Saving],
 ) -> pathlib.Path:
-    """Exports what fills in `[MASK]`. See `MaskFiller` and its `save`.
+    """Exports a filler of `[MASK]`. See `MaskFiller` and its `save`.
 
     Example:
     >>> import tempfile, tensorflow as tf
@@ -161,18 +162,18 @@ class MaskFillerPredictor(TextPredictor):
     kind = "mask_filler"
 
     def _answer(self, row: dict[str, Any], details: bool) -> Any:
-        pairs = zip(row["candidates"], row["probabilities"], strict=True)
+        candidates = []
+        for token, probability in zip(row["candidates"], row["probabilities"], strict=True):
+            if probability > 0:  # it is 0 in a text without a mask
+                candidates.append({"token": text_of(token), "probability": float(probability)})
         return {
             "text": text_of(row["text"]),
-            # Without a mask they are empty and of probability 0.
-            "candidates": [
-                {"token": text_of(token), "probability": float(p)} for token, p in pairs if p > 0
-            ],
+            "candidates": candidates,
             "truncated": bool(row["truncated"]),
         }
 
 
-class MaskFillerFitting(_OfTexts):
+class MaskFillerFitting(UnlabelledTextFitting):
     """An encoder that fills masks.
 
     Example:
@@ -187,7 +188,7 @@ class MaskFillerFitting(_OfTexts):
     def from_published(cls, published: Published) -> Fitted | None:
         if not isinstance(getattr(published.model, "head", None), MaskedLanguageHead):
             return None
-        return cls(published.held_text_model())
+        return cls(published.read_text_model())
 
     def served(self) -> Any:
         return MaskFiller(self.held.model, self.held.tokenizer, **self.held.options)
@@ -208,14 +209,15 @@ def masked_documents(
     rate: float = 0.15,
     whole_words: bool = False,
 ) -> tf.data.Dataset:
-    """Batches of documents in rows, in which tokens are hidden.
+    """Packs documents into batches of rows, and hides tokens.
 
     Args:
         documents: Ragged ids, see `text.packed_documents`.
-        tokenizer: Theirs, with `mask_id` and `special_ids`.
-        length, rows: Of a batch.
-        seed: Of order and of what is hidden, anew in each epoch; None: the same each time.
-        epoch: Its number.
+        tokenizer: The tokenizer of the documents, with `mask_id` and `special_ids`.
+        length, rows: Length and number of the rows of a batch.
+        seed: Seed of the order and of the hidden tokens, which change with each epoch; with None,
+            both stay the same.
+        epoch: Number of the epoch.
         rate, whole_words: See `text.masked`.
 
     Example:

@@ -15,7 +15,8 @@ from keras_transformers.models import DETR, DeformableDETR
 from keras_transformers.models.set_detector import SetDetector
 from keras_transformers.pretrained.files import read_json
 from keras_transformers.pretrained.images import boxes_in
-from keras_transformers.tasks.conversion import Program, _pixels, of_images
+from keras_transformers.tasks.classes import named_labels
+from keras_transformers.tasks.conversion import Program, image_settings, sample_pixels
 from keras_transformers.tasks.fitting import Answering, Fitted
 from keras_transformers.tasks.image_requests import ImagePredictor, decoded_each
 from keras_transformers.tasks.predictor_folder import Held, Published
@@ -31,21 +32,21 @@ class Detector(Convertible):
 
     It takes `image` string `(batch,)`, JPEG or PNG (GIF, BMP and WebP too) of any size, and gives a
     dict of `boxes` float32 `(batch, queries, 4)`, `(left, top, right, bottom)` in pixels of the
-    image as it is seen, upright; `label` string `(batch, queries)`; `score` float32 `(batch,
-    queries)`, the surest first; and `number` int32 `(batch,)`, how many of them have a score of
-    `threshold` or more. No anchors, nothing suppressed. A request with an empty, foreign or broken
+    upright image; `label` string `(batch, queries)`; `score` float32 `(batch, queries)`, the
+    highest first; and `number` int32 `(batch,)`, the number of boxes with a score of `threshold` or
+    more. There are no anchors, and no box is suppressed. A request with an empty, foreign or broken
     file fails with `InvalidArgumentError`, which says what is wrong. The model's weights are
-    shared, not copied. XLA compiles a handful of batch sizes, each when it is first met; what
-    `save` writes can be called without XLA, see `Served`.
+    shared, not copied. XLA compiles a handful of batch sizes, each when it is first used; the
+    SavedModel that `save` writes can be called without XLA, see `Served`.
 
     Args:
         model: A `models.DETR` or `models.DeformableDETR`, built.
         labels: Names of the classes.
         preprocessing: The `vision.Preprocessing` of the training, with 3 channels; see its `frame`.
-        threshold: Score from which on a box is an answer; the others stand behind them.
-        boxes_in: What the model's boxes are fractions of: "image", the image without its padding,
-            as in the papers; or "frame", the whole `image_size`, as in detectors that were trained
-            with version 0.2.0.
+        threshold: Lowest score of a box that is an answer; the other boxes stand behind these.
+        boxes_in: Frame of reference of the model's boxes, which are fractions: "image", the image
+            without its padding, as in the papers; or "frame", the whole `image_size`, as in
+            detectors that were trained with version 0.2.0.
 
     Raises:
         ValueError: If the labels are not as many as the model's classes, the preprocessing fits no
@@ -75,12 +76,8 @@ class Detector(Convertible):
         boxes_in: Literal["image", "frame"] = "image",
     ) -> None:
         super().__init__("detector", model, tf.TensorSpec([None], tf.string, name="image"))
-        settings = model.get_config()
-        if len(labels) != settings["num_classes"]:
-            raise ValueError(
-                f"Detector: `labels` must have a name for each of the model's "
-                f"{settings['num_classes']} classes. Received: {len(labels)}"
-            )
+        number = model.get_config()["num_classes"]
+        self.labels = named_labels("Detector", labels, number, f"the model's {number} classes")
         preprocessing.check_frame("Detector")
         if not 0 <= threshold <= 1 or boxes_in not in ("image", "frame"):
             raise ValueError(
@@ -88,14 +85,13 @@ class Detector(Convertible):
                 f"Received: threshold={threshold}, boxes_in={boxes_in!r}"
             )
         self.preprocessing = preprocessing
-        self.labels = [str(label) for label in labels]
         self._threshold = threshold
         self._in_frame = boxes_in == "frame"
 
     def _program(self) -> tuple[Program, dict[str, Any], None]:
         program = detector_program(self.model, self.preprocessing, self._threshold, self._in_frame)
         labels = self.labels or []
-        return program, of_fitted_images(self.preprocessing, labels, self._threshold), None
+        return program, frame_settings(self.preprocessing, labels, self._threshold), None
 
     def answer(self, image: tf.Tensor, rounds: Rounds) -> dict[str, tf.Tensor]:
         size = self.preprocessing.image_size
@@ -112,18 +108,17 @@ class Detector(Convertible):
             "labels": tf.TensorSpec([None, queries], tf.int32),
             "scores": tf.TensorSpec([None, queries], tf.float32),
         }
-        found = rounds.run(rounds.program(self._detect), [pixels, mask], results)
-        boxes, labels, scores = (found[name] for name in results)
+        answers = rounds.run(rounds.program(self._detect), [pixels, mask], results)
+        boxes = answers["boxes"]
         if self._in_frame:
             boxes = boxes_in_image(boxes, inner, size)
         extents = tf.cast(extents, tf.float32)
         boxes = boxes * tf.tile(extents[:, None, ::-1], [1, 1, 2])  # in pixels
-        sure = tf.cast(scores >= self._threshold, tf.int32)
         return {
             "boxes": boxes,
-            "label": tf.gather(tf.constant(self.labels, tf.string), labels),
-            "score": scores,
-            "number": tf.reduce_sum(sure, axis=1),
+            "label": tf.gather(tf.constant(self.labels, tf.string), answers["labels"]),
+            "score": answers["scores"],
+            "number": _count_sure(answers["scores"], self._threshold),
         }
 
     def _fitted(self, encoded: tf.Tensor) -> tuple[tf.Tensor, ...]:
@@ -132,9 +127,7 @@ class Detector(Convertible):
 
     def _detect(self, pixels: tf.Tensor, mask: tf.Tensor) -> Answers:
         images = self.preprocessing.normalize(pixels) * tf.cast(mask, tf.float32)[..., None]
-        found = self.model({"images": images, "padding_mask": mask}, training=False)
-        classification = self.model.criterion.classification
-        return best_answers(found["logits"], found["boxes"], classification)
+        return _best_boxes(self.model, images, mask)
 
 
 def detector(
@@ -164,12 +157,16 @@ def detector(
 def detector_program(
     model: Any, preprocessing: Preprocessing, threshold: float, in_frame: bool
 ) -> Program:
-    """Pixels as `Preprocessing.frame` gives them, and the image's extent there -> boxes.
+    """Returns the program from pixels, and the size of the image in them, to boxes.
 
     Args:
+        model: The detector.
+        preprocessing: The preprocessing, whose `frame` makes the pixels.
+        threshold: Lowest score of a box that counts in `number`.
         in_frame: Whether the model's boxes are fractions of the frame, not of the image.
     """
-    height, width = size = preprocessing.image_size
+    size = preprocessing.image_size
+    height, width = size
     signature = [
         tf.TensorSpec([None, *size, 3], tf.uint8, name="pixels"),
         tf.TensorSpec([None, 2], tf.int32, name="content_size"),
@@ -182,22 +179,31 @@ def detector_program(
         mask = tf.expand_dims(rows, 2) & tf.expand_dims(columns, 1)
         images = preprocessing.normalize(pixels)
         images = images * tf.expand_dims(tf.cast(mask, tf.float32), 3)
-        found = model({"images": images, "padding_mask": mask}, training=False)
-        answers = best_answers(found["logits"], found["boxes"], model.criterion.classification)
+        answers = _best_boxes(model, images, mask)
         boxes = answers["boxes"]
         if in_frame:
             boxes = boxes_in_image(boxes, content_size, size)
-        sure = tf.cast(answers["scores"] >= threshold, tf.int32)
         return {
             "boxes": boxes,
             "score": answers["scores"],
             "label": answers["labels"],
-            "number": tf.reduce_sum(sure, axis=1),
+            "number": _count_sure(answers["scores"], threshold),
         }
 
     content = np.array([[height, width], [height, width - width // 4]], "int32")
-    sample = {"pixels": _pixels((*size, 3)), "content_size": content}
+    sample = {"pixels": sample_pixels((*size, 3)), "content_size": content}
     return Program("detector", model, detect, sample, "score")
+
+
+def _best_boxes(model: Any, images: tf.Tensor, mask: tf.Tensor) -> Answers:
+    """Runs a detector on normalised images, whose padding is False in the mask."""
+    outputs = model({"images": images, "padding_mask": mask}, training=False)
+    return best_answers(outputs["logits"], outputs["boxes"], model.criterion.classification)
+
+
+def _count_sure(scores: tf.Tensor, threshold: float) -> tf.Tensor:
+    """Counts the boxes of each image that have a score of `threshold` or more."""
+    return tf.reduce_sum(tf.cast(scores >= threshold, tf.int32), axis=1)
 
 
 def boxes_in_image(boxes: tf.Tensor, inner: tf.Tensor, size: tuple[int, int]) -> tf.Tensor:
@@ -211,19 +217,19 @@ def boxes_in_image(boxes: tf.Tensor, inner: tf.Tensor, size: tuple[int, int]) ->
     return tf.minimum(boxes * tf.tile(factors[:, None, ::-1], [1, 1, 2]), 1.0)
 
 
-def of_fitted_images(
+def frame_settings(
     preprocessing: Preprocessing, labels: Sequence[str], threshold: float
 ) -> dict[str, Any]:
-    """Returns what it says of a detector's images, as `Preprocessing.frame` makes them."""
+    """Returns the entries of `preprocessing.json` for images that `Preprocessing.frame` makes."""
     framed = dataclasses.replace(preprocessing, fit=preprocessing.fit or preprocessing.crop)
-    return of_images(framed, labels) | {"threshold": threshold}
+    return image_settings(framed, labels) | {"threshold": threshold}
 
 
 class DetectorPredictor(ImagePredictor):
     """Finds boxes: for each image a list of dicts of `label`, `score` and `box`, surest first.
 
-    A box is `[left, top, right, bottom]` in pixels of the image, upright. Those with a score of
-    the model's threshold or more are given; with `details` all of them.
+    A box is `[left, top, right, bottom]` in pixels of the upright image. An answer has the boxes
+    with a score of the model's threshold or more; with `details` all boxes.
 
     Example:
     >>> import numpy as np, tensorflow as tf
@@ -240,8 +246,8 @@ class DetectorPredictor(ImagePredictor):
 
     def _answer(self, row: dict[str, Any], details: bool) -> Any:
         number = len(row["score"]) if details else int(row["number"])
-        found = zip(row["label"], row["score"].tolist(), row["boxes"].tolist(), strict=True)
-        answers = [{"label": n.decode(), "score": s, "box": box} for n, s, box in found]
+        boxes = zip(row["label"], row["score"].tolist(), row["boxes"].tolist(), strict=True)
+        answers = [{"label": n.decode(), "score": s, "box": box} for n, s, box in boxes]
         return answers[:number]
 
 
@@ -258,15 +264,14 @@ class DetectorFitting(Answering):
 
     @classmethod
     def from_published(cls, published: Published) -> Fitted | None:
-        model, folder = published.model, published.folder
+        model = published.model
+        folder = published.folder
         if not isinstance(model, DETR | DeformableDETR):
             return None
         if not model.get_config().get("num_classes"):
             return None
-        preprocessing, labels = (
-            pretrained.load_preprocessing(folder),
-            pretrained.class_names(folder),
-        )
+        preprocessing = pretrained.load_preprocessing(folder)
+        labels = pretrained.class_names(folder)
         return cls(Held(model, None, preprocessing, labels, {"boxes_in": boxes_in(folder)}))
 
     @classmethod
@@ -282,8 +287,8 @@ class DetectorFitting(Answering):
         return options
 
     def served(self) -> Any:
-        of = self.held
-        return Detector(of.model, of.labels or (), of.preprocessing, **of.options)
+        held = self.held
+        return Detector(held.model, held.labels or (), held.preprocessing, **held.options)
 
 
 TASKS = (Task(Detector, DetectorPredictor, DetectorFitting, output="boxes"),)

@@ -14,18 +14,18 @@ from keras_transformers.pretrained.folder import FAMILIES
 
 @dataclasses.dataclass(frozen=True)
 class Held:
-    """A model and what stands around it.
+    """A model with its tokenizer or preprocessing, its labels and the options of its exporter.
 
     Args:
         model: The Keras model.
-        tokenizer: Of texts.
-        preprocessing: Of images, a `vision.Preprocessing`.
+        tokenizer: The tokenizer of texts.
+        preprocessing: The `vision.Preprocessing` of images.
         labels: Names of the classes.
-        options: Arguments of the exporter besides these, such as `search` and `lengths`.
-        pooler_activation: Of published classifiers of the model's kind, for a new head.
-        adapter: Arguments of `training.add_lora` for the next `fit`; None trains all weights, or
-            the adapter that there is.
-        label_separator: Separator of several labels in one str, as `fit` was given it; None: ",".
+        options: Further arguments of the exporter, such as `search` and `lengths`.
+        pooler_activation: Activation of a new head's pooler, as in published models of this kind.
+        adapter: Arguments of `training.add_lora` for the next `fit`. With None it trains all
+            weights, or the adapters of the model.
+        label_separator: Separator of several labels in one str, as `fit` received it; None: ",".
 
     Example:
     >>> from keras_transformers.fitting import Held
@@ -43,11 +43,15 @@ class Held:
     label_separator: str | None = None
 
 
-ABOUT, MODEL, PIECES = "predictor.json", "model.keras", "tokenizer.model"
+ABOUT = "predictor.json"
+MODEL = "model.keras"
+PIECES = "tokenizer.model"
 SHORTLIST = "shortlist.npz"
 TOKENIZER = "tokenizer_config.json"
 SEARCHES = {
-    each.__name__: each for each in (generation.BeamSearch, generation.Greedy, generation.Sampling)
+    "BeamSearch": generation.BeamSearch,
+    "Greedy": generation.Greedy,
+    "Sampling": generation.Sampling,
 }
 
 
@@ -67,13 +71,13 @@ class Published:
     languages: tuple[str, str] | None = None
     new_tokens: int | None = None
 
-    def held_text_model(
+    def read_text_model(
         self, options: Mapping[str, Any] | None = None, has_labels: bool = False
     ) -> Held:
         """Returns a model of texts with its tokenizer, and with the names of its classes.
 
         Args:
-            options: Arguments of the exporter besides.
+            options: Further arguments of the exporter.
             has_labels: Whether the model gives classes.
         """
         family = FAMILIES.get(str(read_json(self.folder, CONFIG).get("model_type")))
@@ -88,12 +92,12 @@ class Published:
 
 
 def write_held(kind: str, held: Held, folder: StrPath) -> pathlib.Path:
-    """Writes a model with all that stands around it.
+    """Writes a model with its tokenizer or preprocessing, labels and options.
 
     Args:
-        kind: Which of `predictors.KINDS`.
-        held: What is written.
-        folder: Path of the folder; made where it is not there.
+        kind: A kind of `predictors.KINDS`.
+        held: The model and its parts.
+        folder: Path of the folder, which is made if it does not exist.
 
     Returns:
         The path: `model.keras`, the tokenizer or `preprocessing.json`, and last `predictor.json`.
@@ -113,15 +117,16 @@ def write_held(kind: str, held: Held, folder: StrPath) -> pathlib.Path:
     """
     folder = pathlib.Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / ABOUT).unlink(missing_ok=True)  # what is not whole is not loaded
+    (folder / ABOUT).unlink(missing_ok=True)  # so that an unfinished folder cannot be loaded
     held.model.save(folder / MODEL)
     about: dict[str, Any] = {"kind": kind, "labels": held.labels}
     about["pooler_activation"] = held.pooler_activation
     about["adapter"] = None if held.adapter is None else dict(held.adapter)
     about["label_separator"] = held.label_separator
     options = dict(held.options)
-    (folder / SHORTLIST).unlink(missing_ok=True)  # of an earlier one
-    if (shortlist := options.pop("shortlist", None)) is not None:
+    (folder / SHORTLIST).unlink(missing_ok=True)  # of an earlier predictor
+    shortlist = options.pop("shortlist", None)
+    if shortlist is not None:
         shortlist.save(folder / SHORTLIST)
     about["options"] = {name: _plain(value) for name, value in options.items()}
     if held.tokenizer is not None:
@@ -134,32 +139,35 @@ def write_held(kind: str, held: Held, folder: StrPath) -> pathlib.Path:
 
 
 def read_held(folder: StrPath) -> tuple[str, Held]:
-    """Reads what `write_held` has written: the kind, and what is held.
+    """Reads a folder that `write_held` has written; returns the kind, the model and its parts.
 
     Args:
         folder: Path of the folder.
 
     Raises:
-        ValueError: If something in it is damaged.
+        ValueError: If a file in it is damaged.
 
     Example: see `write_held`.
     """
     folder = pathlib.Path(folder)
     about = read_json(folder, ABOUT)
     try:
-        kind, options = str(about["kind"]), {**about["options"]}
-        labels, activation = about["labels"], str(about["pooler_activation"])
-        if (search := options.get("search")) is not None:
-            options["search"] = _search(search)
+        kind = str(about["kind"])
+        options = {**about["options"]}
+        labels = about["labels"]
+        activation = str(about["pooler_activation"])
+        if options.get("search") is not None:
+            options["search"] = _read_search(options["search"])
         if (folder / SHORTLIST).is_file():
             options["shortlist"] = generation.Shortlist.load(folder / SHORTLIST)
         adapter = about.get("adapter")
-        adapter = None if adapter is None else {**adapter}
+        if adapter is not None:
+            adapter = {**adapter}
         preprocessing = about.get("preprocessing")
         if preprocessing is not None:
             from keras_transformers.vision import Preprocessing
 
-            preprocessing = Preprocessing(**_tuples(preprocessing))
+            preprocessing = Preprocessing(**_lists_to_tuples(preprocessing))
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(f"{folder / ABOUT} is damaged: {error}") from None
     return kind, Held(
@@ -175,10 +183,10 @@ def read_held(folder: StrPath) -> tuple[str, Held]:
 
 
 def _write_tokenizer(tokenizer: Any, folder: pathlib.Path) -> list[str | None] | None:
-    """Writes a tokenizer; gives the languages that it translates between."""
+    """Writes a tokenizer; returns the languages that it translates between, or None."""
     from keras_transformers.text import SentencePieceTokenizer
 
-    for name in (PIECES, TOKENIZER):  # of an earlier one
+    for name in (PIECES, TOKENIZER):  # of an earlier predictor
         (folder / name).unlink(missing_ok=True)
     if isinstance(tokenizer, SentencePieceTokenizer):
         tokenizer.save(folder / PIECES)
@@ -189,6 +197,7 @@ def _write_tokenizer(tokenizer: Any, folder: pathlib.Path) -> list[str | None] |
 
 
 def _read_tokenizer(folder: pathlib.Path, languages: Any) -> Any:
+    """Reads the tokenizer of a folder; None if it has none."""
     if (folder / PIECES).is_file():
         from keras_transformers.text import SentencePieceTokenizer
 
@@ -199,22 +208,24 @@ def _read_tokenizer(folder: pathlib.Path, languages: Any) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """An option as JSON has it; a search is a dict with its name."""
+    """Converts an option for JSON; a search becomes a dict with its name."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {"name": type(value).__name__, **dataclasses.asdict(value)}
     return value
 
 
-def _search(given: dict[str, Any]) -> Any:
-    """A search out of what `_plain` made of it."""
-    given = _tuples(given)
-    made, constraints = SEARCHES[given.pop("name")], given.pop("constraints")
+def _read_search(description: dict[str, Any]) -> Any:
+    """Makes a search from the dict of `_plain`."""
+    settings = _lists_to_tuples(description)
+    make: Any = SEARCHES[settings.pop("name")]
+    constraints = settings.pop("constraints")
     boundaries = generation.Boundaries(**constraints.pop("boundaries"))
-    return made(**given, constraints=generation.Constraints(**constraints, boundaries=boundaries))
+    constraints = generation.Constraints(**constraints, boundaries=boundaries)
+    return make(**settings, constraints=constraints)
 
 
-def _tuples(value: Any) -> Any:
-    """The same with tuples for lists, as settings have them."""
+def _lists_to_tuples(value: Any) -> Any:
+    """Replaces the lists in a value from JSON by tuples, as settings have them."""
     if isinstance(value, dict):
-        return {key: _tuples(each) for key, each in value.items()}
-    return tuple(map(_tuples, value)) if isinstance(value, list) else value
+        return {key: _lists_to_tuples(entry) for key, entry in value.items()}
+    return tuple(map(_lists_to_tuples, value)) if isinstance(value, list) else value

@@ -23,50 +23,50 @@ from keras_transformers.text import Offsets, with_offsets
 from keras_transformers.text.cutting import SPACES, valid
 from keras_transformers.text.tokenizers import marks_of_pair, rows_of
 
-QUESTION = 64  # tokens of a question that are read
-LONGEST = 384  # ids of a window where nothing else is said, as BERT was taught
+QUESTION = 64  # most tokens of a question that are read
+LONGEST = 384  # ids of a window by default, as BERT was trained
 
 
 class _Windows(NamedTuple):
     """Windows over contexts, with their question, in the order of the requests."""
 
     ids: tf.RaggedTensor  # (windows, None)
-    begins: tf.Tensor  # (windows,): where the context begins in each
-    sizes: tf.Tensor  # (windows,): tokens of the context in each
-    starts: tf.Tensor  # (windows,): number of the first of these tokens in the context
-    numbers: tf.Tensor  # (requests,): windows of each request
+    begins: tf.Tensor  # (windows,): position in the window at which the context begins
+    sizes: tf.Tensor  # (windows,): number of tokens of the context in the window
+    starts: tf.Tensor  # (windows,): position of the first of these tokens in the context
+    numbers: tf.Tensor  # (requests,): number of windows of each request
 
 
 class QuestionAnswerer(Served):
     """A model with a `SpanHead` and its tokenizer as one function from question and text to answer.
 
-    It takes UTF-8 strings `(batch, 2)`, a question and the context in which its answer stands, and
-    gives a dict of `answer` string, a piece of the context; `start` and `end` int32, where it
-    stands there, in characters; `score` float32, the probability of its first token times that of
-    its last; `no_answer` float32, the same of the first mark of the row, which models that were
-    taught so give to questions without an answer; and `truncated` bool, whether the end of the
-    question was cut off, or of a context of more than 64 KiB; each `(batch,)`. The answer begins
-    and ends with whole words, see `text.with_offsets`.
+    It takes UTF-8 strings `(batch, 2)`, a question and the context that holds its answer, and gives
+    a dict, each `(batch,)`: `answer` string, a piece of the context; `start` and `end` int32, its
+    characters in the context; `score` float32, the probability of its first token times that of its
+    last; `no_answer` float32, the same product for the first mark of the row, to which some models
+    point if there is no answer; and `truncated` bool, whether the end of the question, or of a
+    context of more than 64 KiB, was cut off. The answer begins and ends with whole words, see
+    `text.with_offsets`.
 
-    A context longer than the model takes is read in windows that overlap, and the best answer of
-    any is given. For XLA lengths and batch sizes are few, as in `TextClassifier`; weights are
-    shared.
+    If a context is longer than the model takes, it is read in windows that overlap, and the best
+    answer of all windows is given. For XLA lengths and batch sizes are few, as in `TextClassifier`;
+    weights are shared.
 
     Args:
         model: A `models.TextEncoder` or `models.LanguageModel` with `SpanHead`, or any model from
-            ids `(batch, length)` to logits `(batch, 2, length)`. Where it has token types, the
-            context is of the second.
-        tokenizer: Any tokenizer of `keras_transformers.text`, by whose pairs of texts question and
-            context stand in one row.
-        lengths: Lengths in ids to which windows are padded, the last the longest. By default those
-            of 32, 64, 128, 256 and 384 for which the model has positions.
+            ids `(batch, length)` to logits `(batch, 2, length)`. If it has token types, the context
+            has the second.
+        tokenizer: Any tokenizer of `keras_transformers.text`. It joins question and context to one
+            row as a pair of texts.
+        lengths: Increasing lengths in ids to which windows are padded. By default those of 32, 64,
+            128, 256 and 384 for which the model has positions.
         overlap: Tokens that a window has in common with the one before; by default 128, or half of
-            a window where that is less.
+            a window if that is less.
         longest_answer: Most tokens of an answer.
 
     Raises:
         ValueError: If the lengths do not increase or exceed the model's positions, or leave no room
-            for a context beside a question; the tokenizer has ids that are none of the model's; or
+            for a context beside a question; the tokenizer has ids that the model does not know; or
             `longest_answer` is not positive.
 
     Example:
@@ -95,13 +95,14 @@ class QuestionAnswerer(Served):
     ) -> None:
         request = tf.TensorSpec([None, 2], tf.string, name="question_and_context")
         super().__init__("question_answerer", model, request)
-        usual = tuple(each for each in (*LENGTHS, LONGEST) if each < LONGEST) + (LONGEST,)
+        usual = (*(length for length in LENGTHS if length < LONGEST), LONGEST)
         self.lengths = lengths_for("QuestionAnswerer", model, tokenizer, lengths, usual)
         if longest_answer < 1:
             raise ValueError(
                 f"QuestionAnswerer: `longest_answer` must be positive. Received: {longest_answer}"
             )
-        self._marks, self._longest_answer = marks_of_pair(tokenizer), longest_answer
+        self._marks = marks_of_pair(tokenizer)
+        self._longest_answer = longest_answer
         room = self.lengths[-1] - sum(map(len, self._marks))
         self._question = min(QUESTION, room // 2)
         self._overlap = min(128, room // 4) if overlap is None else overlap
@@ -112,50 +113,61 @@ class QuestionAnswerer(Served):
             )
         self._has_types = (getattr(getattr(model, "embedding", None), "token_types", 0) or 0) > 1
         model(tf.ones((1, 2), tf.int32), training=False)
-        self.tokenizer, self.padding = tokenizer, padding_of(model)
+        self.tokenizer = tokenizer
+        self.padding = padding_of(model)
 
     def answer(self, request: tf.Tensor, rounds: Rounds) -> dict[str, tf.Tensor]:
         question, _ = bounded(request[:, 0], self._question)
-        context, cut = bounded(request[:, 1], self.longest)
+        context, is_cut = bounded(request[:, 1], self.longest)
         context = valid(context)
-        asked = self.tokenizer.tokenize(question)
-        found = with_offsets(self.tokenizer, context)
-        windows = self._windows(asked[:, : self._question], found.ids)
-        spans = self._spans(windows, rounds)
-        best, nothing = _best_of_windows(spans, windows.numbers)
+        question_ids = self.tokenizer.tokenize(question)
+        offsets = with_offsets(self.tokenizer, context)
+        windows = self._make_windows(question_ids[:, : self._question], offsets.ids)
+        spans = self._find_spans(windows, rounds)
+        best, no_answer = _best_of_windows(spans, windows.numbers)
         return {
-            **_named(context, found, best["first"], best["last"]),
+            **_cut_answer(context, offsets, best["first"], best["last"]),
             "score": best["score"],
-            "no_answer": nothing,
-            "truncated": cut | (asked.row_lengths() > self._question),
+            "no_answer": no_answer,
+            "truncated": is_cut | (question_ids.row_lengths() > self._question),
         }
 
-    def _windows(self, questions: tf.RaggedTensor, contexts: tf.RaggedTensor) -> _Windows:
-        """Rows of marks, question, marks, a part of the context, marks."""
+    def _make_windows(self, questions: tf.RaggedTensor, contexts: tf.RaggedTensor) -> _Windows:
+        """Makes rows of marks, question, marks, a part of the context, marks."""
         before, between, after = self._marks
-        beside = tf.cast(questions.row_lengths(), tf.int32) + sum(map(len, self._marks))
-        room = self.lengths[-1] - beside
-        sizes = tf.cast(contexts.row_lengths(), tf.int32)
-        further = tf.maximum(sizes - room, 0)
+        occupied = tf.cast(questions.row_lengths(), tf.int32) + sum(map(len, self._marks))
+        room = self.lengths[-1] - occupied
+        context_sizes = tf.cast(contexts.row_lengths(), tf.int32)
+        excess = tf.maximum(context_sizes - room, 0)
         step = room - self._overlap
-        numbers = 1 + (further + step - 1) // step
+        numbers = 1 + (excess + step - 1) // step
         request = tf.repeat(tf.range(tf.size(numbers)), numbers)
         starts = tf.ragged.range(numbers).flat_values * tf.gather(step, request)
-        kept = tf.minimum(tf.gather(sizes, request) - starts, tf.gather(room, request))
+        rest = tf.gather(context_sizes, request) - starts
+        sizes = tf.minimum(rest, tf.gather(room, request))
         first = tf.cast(tf.gather(contexts.row_starts(), request), tf.int32) + starts
-        parts = tf.ragged.range(first, first + kept)
+        parts = tf.ragged.range(first, first + sizes)
         parts = parts.with_values(tf.gather(contexts.flat_values, parts.flat_values))
         questions = tf.gather(questions, request)
 
         parts = parts.with_row_splits_dtype(questions.row_splits.dtype)
-        marks = (rows_of(each, tf.size(request)) for each in (before, between, after))
-        first_marks, second_marks, last_marks = marks
-        rows = [first_marks, questions, second_marks, parts, last_marks]
-        begins = tf.gather(beside, request) - len(after)
-        return _Windows(tf.concat(rows, axis=1), begins, kept, starts, numbers)
+        number = tf.size(request)
+        rows = [
+            rows_of(before, number),
+            questions,
+            rows_of(between, number),
+            parts,
+            rows_of(after, number),
+        ]
+        begins = tf.gather(occupied, request) - len(after)
+        return _Windows(tf.concat(rows, axis=1), begins, sizes, starts, numbers)
 
-    def _spans(self, windows: _Windows, rounds: Rounds) -> dict[str, tf.Tensor]:
-        """The best span of each window: `first` and `last` token of the context, and `score`."""
+    def _find_spans(self, windows: _Windows, rounds: Rounds) -> dict[str, tf.Tensor]:
+        """Finds the best span of each window: its `first` and `last` token in the context.
+
+        Returns:
+            Dict of `first`, `last`, `score`, and `nothing`, the probability of no answer.
+        """
         order = tf.argsort(windows.ids.row_lengths(), stable=True)
         find = rounds.program(self._find)
 
@@ -166,40 +178,39 @@ class QuestionAnswerer(Served):
 
         scalar = {name: tf.TensorSpec([None], tf.float32) for name in ("score", "nothing")}
         scalar |= {name: tf.TensorSpec([None], tf.int32) for name in ("first", "last")}
-        inputs = [tf.gather(each, order) for each in (windows.ids, windows.begins, windows.sizes)]
-        found, back = rounds.run(compute, inputs, scalar), tf.argsort(order)
-        found = {name: tf.gather(values, back) for name, values in found.items()}
-        return {
-            **found,
-            "first": found["first"] + windows.starts,
-            "last": found["last"] + windows.starts,
-        }
+        inputs = [tf.gather(x, order) for x in (windows.ids, windows.begins, windows.sizes)]
+        outputs = rounds.run(compute, inputs, scalar)
+        back = tf.argsort(order)
+        spans = {name: tf.gather(values, back) for name, values in outputs.items()}
+        spans["first"] += windows.starts
+        spans["last"] += windows.starts
+        return spans
 
     def _find(self, ids: tf.Tensor, begin: tf.Tensor, size: tf.Tensor) -> dict[str, tf.Tensor]:
-        """The best span of padded windows, counted from where the context begins."""
+        """Finds the best span of padded windows, counted from the beginning of the context."""
         length = tf.shape(ids)[1]
-        begin, position = begin[:, None], tf.range(length)[None]
-        inside = (position >= begin) & (position < begin + size[:, None])
-        inputs = {"ids": ids}
+        begin = begin[:, None]
+        position = tf.range(length)[None]
+        is_context = (position >= begin) & (position < begin + size[:, None])
+        inputs: Any = ids
         if self._has_types:
-            inputs["token_types"] = tf.cast(position >= begin, tf.int32) * tf.cast(
-                ids != self.padding, tf.int32
-            )
-        logits = tf.cast(self.model(inputs if self._has_types else ids, training=False), tf.float32)
-        marked = (position == 0) & bool(self._marks[0])
-        logits = tf.where((inside | marked)[:, None], logits, NEVER)
+            is_second = (position >= begin) & (ids != self.padding)
+            inputs = {"ids": ids, "token_types": tf.cast(is_second, tf.int32)}
+        logits = tf.cast(self.model(inputs, training=False), tf.float32)
+        is_mark = (position == 0) & bool(self._marks[0])
+        logits = tf.where((is_context | is_mark)[:, None], logits, NEVER)
         probabilities = tf.nn.softmax(logits)
-        nothing = tf.reduce_prod(tf.where(marked[:, None], probabilities, 0.0)[:, :, 0], axis=1)
-        starts, ends = tf.unstack(tf.where(inside[:, None], probabilities, 0.0), axis=1)
-        most = self._longest_answer
-        ends = tf.pad(ends, [[0, 0], [0, most - 1]])
-        scores = tf.stack([starts * ends[:, i : i + length] for i in range(most)], axis=2)
-        best = tf.argmax(tf.reshape(scores, [-1, length * most]), axis=1, output_type=tf.int32)
-        first = best // most
+        nothing = tf.reduce_prod(tf.where(is_mark[:, None], probabilities, 0.0)[:, :, 0], axis=1)
+        starts, ends = tf.unstack(tf.where(is_context[:, None], probabilities, 0.0), axis=1)
+        longest = self._longest_answer
+        ends = tf.pad(ends, [[0, 0], [0, longest - 1]])
+        scores = tf.stack([starts * ends[:, i : i + length] for i in range(longest)], axis=2)
+        best = tf.argmax(tf.reshape(scores, [-1, length * longest]), axis=1, output_type=tf.int32)
+        first = best // longest
         return {
             "score": tf.reduce_max(scores, axis=[1, 2]),
             "first": first - begin[:, 0],
-            "last": first + best % most - begin[:, 0],
+            "last": first + best % longest - begin[:, 0],
             "nothing": nothing,
         }
 
@@ -207,30 +218,31 @@ class QuestionAnswerer(Served):
 def _best_of_windows(
     spans: dict[str, tf.Tensor], numbers: tf.Tensor
 ) -> tuple[dict[str, tf.Tensor], tf.Tensor]:
-    """The best span of every request, and how probable it is in every window that there is none."""
-    rows = {name: tf.RaggedTensor.from_row_lengths(each, numbers) for name, each in spans.items()}
+    """Returns the best span of every request, and the probability that there is no answer."""
+    rows = {name: tf.RaggedTensor.from_row_lengths(x, numbers) for name, x in spans.items()}
     scores = rows["score"].to_tensor(-1.0)
-    scores = tf.pad(scores, [[0, 0], [0, 1]], constant_values=-1.0)  # a column where no row is
-    which = tf.argmax(scores, axis=1)[:, None]
-    best = {
-        name: tf.gather(row.to_tensor(), which, batch_dims=1)[:, 0] for name, row in rows.items()
-    }
+    scores = tf.pad(scores, [[0, 0], [0, 1]], constant_values=-1.0)  # a column if there is no row
+    window = tf.argmax(scores, axis=1)[:, None]
+    best = {}
+    for name, row in rows.items():
+        best[name] = tf.gather(row.to_tensor(), window, batch_dims=1)[:, 0]
     return best, tf.reduce_min(rows["nothing"], axis=1)
 
 
-def _named(
-    context: tf.Tensor, found: Offsets, first: tf.Tensor, last: tf.Tensor
+def _cut_answer(
+    context: tf.Tensor, offsets: Offsets, first: tf.Tensor, last: tf.Tensor
 ) -> dict[str, tf.Tensor]:
-    """The text from the word of one token to that of another, and where it stands."""
-    there = found.ids.row_lengths() > 0
+    """Returns the text from the first to the last token, and its characters in the context."""
+    has_tokens = offsets.ids.row_lengths() > 0
     rows = tf.range(tf.size(first))
 
-    def at(offsets: tf.RaggedTensor, token: tf.Tensor) -> tf.Tensor:
-        padded = tf.pad(offsets.to_tensor(), [[0, 0], [0, 1]])  # a column where all are empty
+    def find_offset(numbers: tf.RaggedTensor, token: tf.Tensor) -> tf.Tensor:
+        padded = tf.pad(numbers.to_tensor(), [[0, 0], [0, 1]])  # a column if all rows are empty
         token = tf.clip_by_value(token, 0, tf.shape(padded)[1] - 1)
-        return tf.where(there, tf.gather_nd(padded, tf.stack([rows, token], axis=1)), 0)
+        return tf.where(has_tokens, tf.gather_nd(padded, tf.stack([rows, token], axis=1)), 0)
 
-    start, end = at(found.starts, first), at(found.ends, last)
+    start = find_offset(offsets.starts, first)
+    end = find_offset(offsets.ends, last)
     answer = tf.strings.substr(context, start, end - start)
     answer = tf.strings.regex_replace(answer, rf"[{SPACES}]+$", "")
     before = tf.strings.substr(context, tf.zeros_like(start), start)
@@ -251,7 +263,7 @@ def question_answerer(
     longest_answer: int = 15,
     **saving: Unpack[Saving],
 ) -> pathlib.Path:
-    """Exports what finds answers in texts. See `QuestionAnswerer` and its `save`.
+    """Exports a model that finds answers in texts. See `QuestionAnswerer` and its `save`.
 
     Example:
     >>> import tempfile, tensorflow as tf
@@ -271,10 +283,11 @@ def question_answerer(
 class QuestionAnswererPredictor(TextPredictor):
     """Answers a question by a piece of a text: a str; with `details` a dict.
 
-    A thing is a pair of question and context, a tuple or a list of two texts, or a dict with both.
-    The dict has `answer`, `score`, `start` and `end`, so that it is `context[start:end]`;
-    `no_answer`, how probable the model finds it that there is none, if it was taught so; and
-    `truncated`, whether the end of the question, or of a very long context, was cut off.
+    An item is a pair of question and context, a tuple or a list of two texts, or a dict with both.
+    The dict has `answer` and `score`; `start` and `end`, so that the answer is
+    `context[start:end]`; `no_answer`, the probability that there is no answer, if the model was
+    trained so; and `truncated`, whether the end of the question, or of a very long context, was cut
+    off.
 
     Example:
     >>> import tensorflow as tf
@@ -291,9 +304,10 @@ class QuestionAnswererPredictor(TextPredictor):
     takes = "question_and_context"
 
     def _is_one(self, raw: Any) -> bool:
-        """A pair, for no text alone is a thing."""
-        pair = isinstance(raw, tuple | list) and len(raw) == 2
-        return super()._is_one(raw) or pair and all(isinstance(each, str | bytes) for each in raw)
+        """Returns True for a pair of texts, too."""
+        is_pair = isinstance(raw, tuple | list) and len(raw) == 2
+        is_pair = is_pair and all(isinstance(text, str | bytes) for text in raw)
+        return super()._is_one(raw) or is_pair
 
     def _encoded(self, item: Any) -> Any:
         if isinstance(item, dict) and {"question", "context"} <= item.keys():
@@ -309,10 +323,14 @@ class QuestionAnswererPredictor(TextPredictor):
         answer = text_of(row["answer"])
         if not details:
             return answer
-        found = {"answer": answer, "score": float(row["score"])}
-        found |= {"start": int(row["start"]), "end": int(row["end"])}
-        no_answer, truncated = float(row["no_answer"]), bool(row["truncated"])
-        return {**found, "no_answer": no_answer, "truncated": truncated}
+        return {
+            "answer": answer,
+            "score": float(row["score"]),
+            "start": int(row["start"]),
+            "end": int(row["end"]),
+            "no_answer": float(row["no_answer"]),
+            "truncated": bool(row["truncated"]),
+        }
 
 
 class QuestionAnswererFitting(Answering):
@@ -333,8 +351,7 @@ class QuestionAnswererFitting(Answering):
         return cls(Held(published.model, pretrained.load_tokenizer(published.folder)))
 
     def served(self) -> Any:
-        of = self.held
-        return QuestionAnswerer(of.model, of.tokenizer, **of.options)
+        return QuestionAnswerer(self.held.model, self.held.tokenizer, **self.held.options)
 
 
 TASKS = (

@@ -1,4 +1,4 @@
-"""The tasks that there are. A new task is one file, with `TASKS`, and one line in `MODULES`."""
+"""The list of tasks. A new task is one file, with `TASKS`, and one line in `MODULES`."""
 
 import dataclasses
 import functools
@@ -27,9 +27,8 @@ class Task:
 
     Args:
         exporter: A `Served`, which answers raw requests by a model and writes a SavedModel.
-        predictor: A `Predictor`, which takes things as people hold them, and gives plain Python.
-            Its `kind` is the name of the task, in SavedModels and in the folders that
-            `Predictor.save` writes.
+        predictor: A `Predictor`, which takes texts and images, and gives plain Python. Its `kind`
+            is the name of the task, in SavedModels and in the folders that `Predictor.save` writes.
         fitting: A `Fitted`, which trains, evaluates and saves the model; None if there is none.
         output: Name of an output that no other task has. It tells the task of a SavedModel that
             does not say its kind.

@@ -1,4 +1,4 @@
-"""How requests of any size are computed: in rounds, by XLA or by TensorFlow's own kernels."""
+"""Computation of requests of any size: in rounds, by XLA or by TensorFlow's own kernels."""
 
 import dataclasses
 from collections.abc import Callable, Sequence
@@ -21,14 +21,17 @@ LARGEST_BATCH = 64  # a larger request takes several rounds
 
 
 class Rounds:
-    """How a request is computed; a subclass says in which sizes.
+    """The base of the two ways to compute requests; a subclass chooses the sizes of batches.
 
-    An exporter writes its arithmetic once, as functions of a batch, and gives them to `run`,
+    An exporter writes its arithmetic once, as functions of a batch, and passes them to `run`,
     `run_by_length` and `program`.
     """
 
     compiled = False
     stages: int | None = None  # of a search
+
+    def __init__(self) -> None:
+        self._programs: dict[Callable[..., Any], Callable[..., Any]] = {}
 
     def run(
         self,
@@ -59,10 +62,11 @@ class Rounds:
 
         def one_round(i: tf.Tensor, arrays: dict[str, tf.TensorArray]) -> tuple[tf.Tensor, Any]:
             rows = tf.minimum(size, batch - i * size)
-            # The last row fills what is left of a round.
-            chosen = tf.minimum(i * size + tf.range(size if self.compiled else rows), batch - 1)
-            found = compute(*(tf.gather(x, chosen) for x in inputs))
-            return i + 1, {name: x.write(i, found[name][:rows]) for name, x in arrays.items()}
+            # Copies of the last row fill the rest of a round.
+            numbers = i * size + tf.range(size if self.compiled else rows)
+            numbers = tf.minimum(numbers, batch - 1)
+            outputs = compute(*(tf.gather(x, numbers) for x in inputs))
+            return i + 1, {name: x.write(i, outputs[name][:rows]) for name, x in arrays.items()}
 
         # A Python loop over `tf.range` would need AutoGraph, which rewrites the source of all
         # functions that are called: half of the time of an export.
@@ -74,57 +78,57 @@ class Rounds:
         compute: Callable[..., dict[str, tf.Tensor]],
         ids: tf.RaggedTensor,
         results: dict[str, tf.TensorSpec],
-        *others: tf.RaggedTensor | tf.Tensor,
+        *further: tf.RaggedTensor | tf.Tensor,
     ) -> dict[str, tf.Tensor]:
-        """`run` on a RaggedTensor, rows of nearly the same length together; in their own order.
+        """Computes rows of nearly the same length together, and returns them in their order.
 
-        `others` are given to `compute` beside it; a row is then as long as the longest of those of
-        its own that are ragged.
+        Args:
+            compute, results: As `run` takes them.
+            ids: The first input of `compute`.
+            *further: Further inputs of `compute`. The length of a row is the greatest of its
+                lengths in the inputs that are ragged.
         """
-        inputs = (ids, *others)
-        ragged = [each for each in inputs if isinstance(each, tf.RaggedTensor)]
-        lengths = tf.reduce_max([each.row_lengths() for each in ragged], axis=0)
+        inputs = (ids, *further)
+        ragged = [x for x in inputs if isinstance(x, tf.RaggedTensor)]
+        lengths = tf.reduce_max([x.row_lengths() for x in ragged], axis=0)
         order = tf.argsort(lengths, stable=True)
-        found = self.run(compute, [tf.gather(each, order) for each in inputs], results)
+        outputs = self.run(compute, [tf.gather(x, order) for x in inputs], results)
         back = tf.argsort(order)
-        return {name: tf.gather(result, back) for name, result in found.items()}
+        return {name: tf.gather(output, back) for name, output in outputs.items()}
 
     def program(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """A function as it is run."""
+        """Returns a function in the form in which it runs."""
         raise NotImplementedError
 
     def round_size(self, batch: tf.Tensor) -> tf.Tensor:
-        """Rows of a round of a request of `batch` rows (int32 scalar)."""
+        """Returns the rows of a round for a request of `batch` rows (int32 scalar)."""
         raise NotImplementedError
 
     def padded(self, ids: tf.RaggedTensor, lengths: Sequence[int], padding: int = 0) -> tf.Tensor:
-        """A dense tensor of ragged rows."""
+        """Returns ragged rows as a dense tensor."""
         raise NotImplementedError
 
 
 class CompiledRounds(Rounds):
-    """A few lengths and sizes, each of which XLA compiles when it is first met."""
+    """A few lengths and batch sizes, each of which XLA compiles when it is first used."""
 
     compiled = True
     stages = 1
 
-    def __init__(self) -> None:
-        self._programs: dict[Callable[..., Any], Callable[..., Any]] = {}
-
     def program(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """A function as XLA compiles it."""
+        """Returns a function that XLA compiles."""
         if function not in self._programs:
             self._programs[function] = tf.function(function, jit_compile=True, autograph=False)
         return self._programs[function]
 
     def round_size(self, batch: tf.Tensor) -> tf.Tensor:
-        """A power of two, at most 64, for a request of `batch` rows (int32 scalar)."""
+        """Returns a power of two, at most 64, for a request of `batch` rows (int32 scalar)."""
         powers = tf.constant([1 << i for i in range(31)])
         enough = tf.reduce_min(tf.boolean_mask(powers, powers >= batch))  # 1 for 0
         return tf.minimum(LARGEST_BATCH, enough)
 
     def padded(self, ids: tf.RaggedTensor, lengths: Sequence[int], padding: int = 0) -> tf.Tensor:
-        """A dense tensor of ragged rows, padded to the first of `lengths` that is enough."""
+        """Returns ragged rows as a dense tensor, padded to the first sufficient length."""
         lengths = tf.constant(lengths, tf.int64)
         which = tf.searchsorted(lengths, [tf.reduce_max(ids.row_lengths())])[0]
         enough = tf.gather(lengths, which)
@@ -134,13 +138,10 @@ class CompiledRounds(Rounds):
 
 
 class PortableRounds(Rounds):
-    """The true lengths and sizes, by TensorFlow's own kernels: nothing is compiled."""
-
-    def __init__(self) -> None:
-        self._programs: dict[Callable[..., Any], Callable[..., Any]] = {}
+    """The true lengths and batch sizes, by TensorFlow's own kernels: nothing is compiled."""
 
     def program(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """A function whose layers are traced for those kernels, once for all signatures."""
+        """Returns a function whose layers use those kernels, traced once for all signatures."""
         if function in self._programs:
             return self._programs[function]
 
@@ -148,24 +149,24 @@ class PortableRounds(Rounds):
             with portable(TensorFlowKernels()):
                 return function(*arguments)
 
-        # Not inlined, it is prepared when it is first met: one request of two sizes that are traced
-        # apart does not wait for the other.
+        # A function that is not inlined is prepared when it is first used. So a request does not
+        # wait for the program of another size, which is traced apart.
         attributes = {"_noinline": True}
-        made = tf.function(run, autograph=False, experimental_attributes=attributes)
-        self._programs[function] = made
-        return made
+        program = tf.function(run, autograph=False, experimental_attributes=attributes)
+        self._programs[function] = program
+        return program
 
     def round_size(self, batch: tf.Tensor) -> tf.Tensor:
-        """At most 64 rows of a request of `batch`."""
+        """Returns the rows of a round, at most 64, for a request of `batch` rows."""
         return tf.clip_by_value(batch, 1, LARGEST_BATCH)
 
     def padded(self, ids: tf.RaggedTensor, lengths: Sequence[int], padding: int = 0) -> tf.Tensor:
-        """A dense tensor of ragged rows, as long as the longest."""
+        """Returns ragged rows as a dense tensor, as long as the longest row."""
         return ids.to_tensor(padding)
 
 
-def without_draft(owner: str, search: Search) -> Search:
-    """A search that can be exported; ValueError of one with a second model."""
+def exportable_search(owner: str, search: Search) -> Search:
+    """Returns a search that can be exported; ValueError if it has a second model or a list."""
     if isinstance(search, Speculative):
         raise ValueError(
             f"{owner}: `search` must be of one model. Received: Speculative, whose draft an export "
@@ -176,55 +177,66 @@ def without_draft(owner: str, search: Search) -> Search:
     return search
 
 
+def plain_search(search: Search) -> Search:
+    """Returns the search without its short lists."""
+    return search.search if isinstance(search, Shortlisted) else search
+
+
 def is_seeded(search: Search) -> bool:
-    """True if a search draws by a seed."""
-    search = search.search if isinstance(search, Shortlisted) else search
+    """Returns True if a search draws by a seed."""
+    search = plain_search(search)
     return isinstance(search, Sampling) and search.seed is not None
 
 
 def changed_search(
     owner: str,
-    own: Search,
+    old_search: Search,
     search: Search | None = None,
     seed: int | None = None,
     n_best: int | None = None,
 ) -> Search:
-    """A search with other settings.
+    """Returns a search with other settings.
 
     Args:
-        owner: Who asks, for messages.
-        own: The search to change.
+        owner: Name of the calling class or function, for messages.
+        old_search: The search to change.
         search: A search in its place, which takes its boundaries, and its constraints if it has
             none of its own.
-        seed: Seed of what `Sampling` draws.
+        seed: Seed of the samples of `Sampling`.
         n_best: Number of sequences of each source.
 
     Raises:
-        ValueError: If the search draws nothing and there is a `seed`, or gives one sequence alone
-            and `n_best` is more.
+        ValueError: If there is a `seed` and the search draws nothing, or `n_best` is more than 1
+            and the search gives one sequence alone.
     """
-    changed: Any = own
+    changed: Any = old_search
     if search is not None:
-        constraints, none = search.constraints, Constraints()
-        if constraints == none:
-            constraints = own.constraints
-        elif constraints.boundaries == none.boundaries:
-            boundaries = own.constraints.boundaries
+        constraints = search.constraints
+        default = Constraints()
+        if constraints == default:
+            constraints = old_search.constraints
+        elif constraints.boundaries == default.boundaries:
+            boundaries = old_search.constraints.boundaries
             constraints = dataclasses.replace(constraints, boundaries=boundaries)
-        changed = without_draft(owner, search)
+        changed = exportable_search(owner, search)
         changed = dataclasses.replace(changed, constraints=constraints)
     if seed is not None:
-        if not isinstance(changed, Sampling) or seed < 0:
-            expected = "None for a search that draws nothing"
-            expected = "0 or more" if isinstance(changed, Sampling) else expected
-            raise ValueError(f"{owner}: `seed` must be {expected}. Received: {seed}")
+        if not isinstance(changed, Sampling):
+            raise ValueError(
+                f"{owner}: `seed` must be None for a search that draws nothing. Received: {seed}"
+            )
+        if seed < 0:
+            raise ValueError(f"{owner}: `seed` must be 0 or more. Received: {seed}")
         changed = dataclasses.replace(changed, seed=seed)
     if n_best is None:
         return changed
-    most = 1 if isinstance(changed, Greedy) else n_best
-    if not 1 <= n_best <= most:
-        rule = "1 for `Greedy`, which finds one sequence" if most == 1 < n_best else "1 or more"
-        raise ValueError(f"{owner}: `n_best` must be {rule}. Received: {n_best}")
+    if isinstance(changed, Greedy) and n_best > 1:
+        raise ValueError(
+            f"{owner}: `n_best` must be 1 for `Greedy`, which finds one sequence. "
+            f"Received: {n_best}"
+        )
+    if n_best < 1:
+        raise ValueError(f"{owner}: `n_best` must be 1 or more. Received: {n_best}")
     if isinstance(changed, BeamSearch):
         beams = max(changed.beam_size, n_best)
         return dataclasses.replace(changed, n_best=n_best, beam_size=beams)
@@ -234,17 +246,17 @@ def changed_search(
 
 
 def sequences_of(search: Search) -> int:
-    """Number of sequences that a search gives of each source."""
-    search = search.search if isinstance(search, Shortlisted) else search
+    """Returns the number of sequences that a search gives for each source."""
+    search = plain_search(search)
     return search.n_best if isinstance(search, BeamSearch) else search.beams
 
 
 def uniform(
     search: Search, max_length: Any, rows: tf.Tensor, seed: tf.Tensor | None = None
 ) -> tf.Tensor | None:
-    """The random numbers of `Sampling`, `(batch, max_length, samples)`, or None.
+    """Returns the random numbers of `Sampling`, `(batch, max_length, samples)`, or None.
 
-    Those of a seed follow from a row's number and the position alone, whatever else is asked for.
+    With a seed they follow from a row's number and the position alone, not from other rows.
 
     Args:
         search: The search.
@@ -252,7 +264,7 @@ def uniform(
         rows: Numbers of the rows in their request, integers `(batch,)`.
         seed: int64 in place of the seed of the search.
     """
-    search = search.search if isinstance(search, Shortlisted) else search
+    search = plain_search(search)
     if not isinstance(search, Sampling):
         return None
     samples = search.beams
@@ -269,12 +281,12 @@ def uniform(
     )
 
 
-FEW = 8  # rows of one sentence's beams
-SPLIT = 1 << 18  # numbers of a kernel from which on two halves are quicker than the whole
+FEW = 8  # most rows that count as few, such as the beams of one sentence
+SPLIT = 1 << 18  # numbers of a kernel; from this size on, two halves are faster than the whole
 
 
 class TensorFlowKernels:
-    """`core.backend.Kernels` by operations that every TensorFlow from 2.19 on has.
+    """The `core.backend.Kernels` of operations that every TensorFlow from 2.19 on has.
 
     The times in the comments are of two cores of an Intel Xeon with AVX-512 and oneDNN.
     """
@@ -292,11 +304,11 @@ class TensorFlowKernels:
         )
 
     def product(self, x: tf.Tensor, kernel: tf.Tensor) -> tf.Tensor:
-        few = x.shape[0] in range(1, FEW + 1)
-        if not few or kernel.shape.num_elements() < SPLIT or x.shape[1] % 2:
+        is_small = x.shape[0] in range(1, FEW + 1)
+        if not is_small or kernel.shape.num_elements() < SPLIT or x.shape[1] % 2:
             return tf.matmul(x, kernel)
-        # One row is multiplied by one core, which waits for memory; halves of the kernel, which
-        # are no copies, by two: 120 instead of 240 us for 512 x 2,048.
+        # One core multiplies one row, and waits for memory. Two cores multiply the halves of the
+        # kernel, which are no copies: 120 instead of 240 us for 512 x 2,048.
         half = x.shape[1] // 2
         return tf.matmul(x[:, :half], kernel[:half]) + tf.matmul(x[:, half:], kernel[half:])
 
@@ -309,11 +321,11 @@ class TensorFlowKernels:
         return _transposed(y)
 
     def batch_product(self, x: tf.Tensor, y: tf.Tensor, transposed: bool = False) -> tf.Tensor:
-        few = x.shape[2] == 1 or x.shape[0] == 1 and x.shape[2] in range(2, FEW + 1)
-        if few and x.dtype == tf.float32:
-            # oneDNN has no kernel of this version, whose start takes 35 us: 5 instead of 40 for
-            # four beams of one sentence. (It is slower from some 100 keys of 64 numbers on; to ask
-            # at every step costs more than that.)
+        is_small = x.shape[2] == 1 or x.shape[0] == 1 and x.shape[2] in range(2, FEW + 1)
+        if is_small and x.dtype == tf.float32:
+            # A oneDNN kernel takes 35 us to start, and there is none for this version: 5 instead of
+            # 40 us for four beams of one sentence. (From some 100 keys of 64 numbers on oneDNN is
+            # faster, but a check at every step would cost more.)
             return tf.raw_ops.BatchMatMulV3(x=x, y=y, Tout=x.dtype, adj_y=transposed)
         return tf.matmul(x, y, transpose_b=transposed)
 
@@ -331,12 +343,12 @@ class TensorFlowKernels:
             weights = tf.exp(tf.nn.log_softmax(scores))  # 2 instead of 28 us: oneDNN's starts again
         else:
             weights = tf.nn.softmax(scores)
-        something = tf.reduce_any(mask, axis=-1, keepdims=True)
-        return weights * tf.cast(something, weights.dtype)
+        has_keys = tf.reduce_any(mask, axis=-1, keepdims=True)
+        return weights * tf.cast(has_keys, weights.dtype)
 
 
 def _transposed(x: tf.Tensor) -> tf.Tensor:
-    """The transpose of a matrix, as integers of its bits: oneDNN would take 90 us to start."""
+    """Transposes a matrix as integers of the same bits: oneDNN would take 90 us to start."""
     if x.dtype != tf.float32:
         return tf.transpose(x)
     return tf.bitcast(tf.transpose(tf.bitcast(x, tf.int32)), tf.float32)

@@ -11,6 +11,7 @@ from keras_transformers import pretrained
 from keras_transformers.core.types import StrPath
 from keras_transformers.layers.convolutions import old_positions
 from keras_transformers.models import SegFormer
+from keras_transformers.tasks.classes import named_labels
 from keras_transformers.tasks.fitting import Answering, Fitted
 from keras_transformers.tasks.image_requests import ImagePredictor, decoded_each
 from keras_transformers.tasks.predictor_folder import Held, Published
@@ -20,23 +21,23 @@ from keras_transformers.tasks.served import Saving, Served
 from keras_transformers.vision import Preprocessing
 from keras_transformers.vision.decoding import decoded
 
-MOST_PADDED = 1 << 26  # pixels of all maps of a request together, padded to the largest
-PADDING = 4  # times the pixels of the images, where the maps have more
-ROWS_OF_PIXELS = 1024  # rows that are computed together have at most as many; one row any number
+MOST_PADDED = 1 << 26  # pixels of all padded maps of a request together
+PADDING = 4  # padded maps may have as many times the pixels of the images, if that is more
+ROWS_OF_PIXELS = 1024  # most pixels of rows that are computed together; one row may have more
 
 
 class Segmenter(Served):
     """A trained segmenter, its preprocessing and its class names as one function of encoded images.
 
     It takes `image` string `(batch,)`, JPEG or PNG (GIF, BMP and WebP too) of any size, and gives a
-    dict of `map` int32 `(batch, height, width)`, the number of the class of each pixel of the image
-    as it is seen, upright, with -1 where others of the batch are larger; and `size` int32
-    `(batch, 2)`, height and width of each. An image is squeezed into the preprocessing's size; the
-    logits are brought to its own, bilinear, few rows at a time, so that a large image takes little
-    memory. A request with an empty, foreign or broken file fails with `InvalidArgumentError`, which
-    says what is wrong; so does one whose maps would be padding for the most part. The model's
-    weights are shared, not copied. XLA compiles a handful of batch sizes; what `save` writes can be
-    called without XLA, see `Served`.
+    dict of `map` int32 `(batch, height, width)`, the number of the class of each pixel of the
+    upright image, padded with -1 to the largest image of the batch; and `size` int32 `(batch, 2)`,
+    height and width of each image. An image is squeezed into the preprocessing's size. Its logits
+    are resized to the image's own size, bilinear, few rows at a time, so that a large image takes
+    little memory. A request with an empty, foreign or broken file fails with
+    `InvalidArgumentError`, which says what is wrong; so does a request whose maps would be padding
+    for the most part. The model's weights are shared, not copied. XLA compiles a handful of batch
+    sizes; the SavedModel that `save` writes can be called without XLA, see `Served`.
 
     Args:
         model: A `models.SegFormer`, built.
@@ -67,12 +68,8 @@ class Segmenter(Served):
         self, model: SegFormer, labels: Sequence[str], preprocessing: Preprocessing
     ) -> None:
         super().__init__("segmenter", model, tf.TensorSpec([None], tf.string, name="image"))
-        classes = model.get_config()["num_classes"]
-        if len(labels) != classes:
-            raise ValueError(
-                f"Segmenter: `labels` must have a name for each of the model's {classes} classes. "
-                f"Received: {len(labels)}"
-            )
+        number = model.get_config()["num_classes"]
+        self.labels = named_labels("Segmenter", labels, number, f"the model's {number} classes")
         cuts = preprocessing.crop or preprocessing.fit or preprocessing.resized is not None
         if cuts or preprocessing.channels not in (1, 3):
             raise ValueError(
@@ -82,7 +79,6 @@ class Segmenter(Served):
                 f"resized={preprocessing.resized}, channels={preprocessing.channels}"
             )
         self.preprocessing = preprocessing
-        self.labels = [str(label) for label in labels]
 
     def answer(self, image: tf.Tensor, rounds: Rounds) -> dict[str, tf.Tensor]:
         shape = (*self.preprocessing.image_size, self.preprocessing.channels)
@@ -91,7 +87,7 @@ class Segmenter(Served):
         shape = self.model.compute_output_shape((None, *shape))
         results = {"logits": tf.TensorSpec(shape, tf.float32)}
         logits = rounds.run(rounds.program(self._logits), [pixels], results)["logits"]
-        maps = tf.cond(  # TensorFlow cannot stack no map, for the size of one is not known
+        maps = tf.cond(  # TensorFlow cannot stack zero maps of unknown size
             tf.size(sizes) > 0,
             lambda: padded_maps(logits, sizes),
             lambda: tf.zeros((0, 0, 0), tf.int32),
@@ -108,64 +104,63 @@ class Segmenter(Served):
 
 
 def padded_maps(logits: tf.Tensor, sizes: tf.Tensor) -> tf.Tensor:
-    """The `class_map` of each of several images, with -1 up to the largest size.
+    """Returns the `class_map` of each of several images, padded with -1 to the largest size.
 
     Args:
         logits: `(images, rows, columns, classes)`.
         sizes: Heights and widths of the images, int32 `(images, 2)`.
     """
-    most = tf.reduce_max(sizes, axis=0)
-    with tf.control_dependencies([_check_maps(sizes, most)]):
-        most = tf.identity(most)
-    return tf.map_fn(
-        lambda pair: tf.pad(
-            class_map(pair[0], pair[1]),
-            [[0, most[0] - pair[1][0]], [0, most[1] - pair[1][1]]],
-            constant_values=-1,
-        ),
-        (logits, sizes),
-        fn_output_signature=tf.TensorSpec((None, None), tf.int32),
-    )
+    largest = tf.reduce_max(sizes, axis=0)
+    with tf.control_dependencies([_check_maps(sizes, largest)]):
+        largest = tf.identity(largest)
+
+    def make_map(pair: tuple[tf.Tensor, tf.Tensor]) -> tf.Tensor:
+        image_logits, size = pair
+        missing = largest - size
+        widths = [[0, missing[0]], [0, missing[1]]]
+        return tf.pad(class_map(image_logits, size), widths, constant_values=-1)
+
+    maps = tf.TensorSpec((None, None), tf.int32)
+    return tf.map_fn(make_map, (logits, sizes), fn_output_signature=maps)
 
 
-def _check_maps(sizes: tf.Tensor, most: tf.Tensor) -> tf.Operation:
+def _check_maps(sizes: tf.Tensor, largest: tf.Tensor) -> tf.Operation:
     """Asserts that padded maps are in proportion to the images, int32 `(batch, 2)`."""
-    sizes, most = tf.cast(sizes, tf.int64), tf.cast(most, tf.int64)
-    padded = tf.size(sizes, tf.int64) // 2 * tf.reduce_prod(most)
-    own = tf.reduce_sum(tf.reduce_prod(sizes, axis=1))
+    sizes = tf.cast(sizes, tf.int64)
+    padded = tf.size(sizes, tf.int64) // 2 * tf.reduce_prod(tf.cast(largest, tf.int64))
+    pixels = tf.reduce_sum(tf.reduce_prod(sizes, axis=1))
     message = (
         "the maps of a request, padded to the greatest height and width, must have at most "
         f"{MOST_PADDED} pixels, or {PADDING} times those of the images; send images of such "
         "different sizes apart. Received, of the maps and of the images:"
     )
-    fits = padded <= tf.maximum(tf.constant(MOST_PADDED, tf.int64), PADDING * own)
-    return tf.debugging.Assert(fits, [message, padded, own])
+    fits = padded <= tf.maximum(tf.constant(MOST_PADDED, tf.int64), PADDING * pixels)
+    return tf.debugging.Assert(fits, [message, padded, pixels])
 
 
 def class_map(logits: tf.Tensor, size: tf.Tensor) -> tf.Tensor:
-    """The likeliest class of every pixel of an image, int32 `(height, width)`.
+    """Returns the likeliest class of every pixel of an image, int32 `(height, width)`.
 
     Args:
         logits: `(rows, columns, classes)`.
         size: Height and width of the image, int32.
     """
-    upper, lower, down = _neighbours(tf.shape(logits)[0], size[0])
-    left, right, along = _neighbours(tf.shape(logits)[1], size[1])
-
+    first_row, second_row, down = _neighbours(tf.shape(logits)[0], size[0])
+    first_column, second_column, along = _neighbours(tf.shape(logits)[1], size[1])
     step = tf.maximum(ROWS_OF_PIXELS // tf.maximum(tf.shape(logits)[1], size[1]), 1)
 
-    def of_rows(first: tf.Tensor) -> tf.Tensor:
+    def classify_rows(first: tf.Tensor) -> tf.Tensor:
         rows = tf.minimum(first + tf.range(step), size[0] - 1)
         share = tf.gather(down, rows)[:, None, None]
-        lines = tf.gather(logits, tf.gather(upper, rows)) * (1 - share)
-        lines += tf.gather(logits, tf.gather(lower, rows)) * share
+        lines = tf.gather(logits, tf.gather(first_row, rows)) * (1 - share)
+        lines += tf.gather(logits, tf.gather(second_row, rows)) * share
         share = along[:, None]
-        values: Any = tf.gather(lines, left, axis=1) * (1 - share)
-        values += tf.gather(lines, right, axis=1) * share
+        values: Any = tf.gather(lines, first_column, axis=1) * (1 - share)
+        values += tf.gather(lines, second_column, axis=1) * share
         return tf.argmax(values, axis=-1, output_type=tf.int32)
 
     maps = tf.map_fn(
-        of_rows,
+        classify_rows,
         tf.range(0, size[0], step),
         fn_output_signature=tf.TensorSpec([None, None], tf.int32),
     )
@@ -173,7 +168,7 @@ def class_map(logits: tf.Tensor, size: tf.Tensor) -> tf.Tensor:
 
 
 def _neighbours(old: tf.Tensor, new: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Of each new position the two old ones that it is between, and the share of the second."""
+    """Returns the two old positions around each new one, and the share of the second."""
     positions = old_positions(old, new)
     first = tf.cast(tf.floor(positions), tf.int32)
     return first, tf.minimum(first + 1, old - 1), positions - tf.cast(first, tf.float32)
@@ -205,9 +200,8 @@ def segmenter(
 class SegmenterPredictor(ImagePredictor):
     """Gives a class to every pixel: for each image a dict of `map` and `shares`.
 
-    `map` is a list of rows, of numbers of classes, as large as the image, upright. `shares` is a
-    dict from the names of the classes that are there to their share of the pixels, the largest
-    first.
+    `map` is a list of rows of class numbers, as large as the upright image. `shares` is a dict from
+    the names of the classes in the image to their share of the pixels, the largest first.
 
     Example:
     >>> import numpy as np, tensorflow as tf
@@ -223,13 +217,13 @@ class SegmenterPredictor(ImagePredictor):
 
     def _answer(self, row: dict[str, Any], details: bool) -> Any:
         height, width = row["size"]
-        found = row["map"][:height, :width]
+        classes = row["map"][:height, :width]
         shares: dict[str, float] = {}
-        for number, pixels in zip(*np.unique(found, return_counts=True), strict=True):
+        for number, pixels in zip(*np.unique(classes, return_counts=True), strict=True):
             name = self.labels[number] if self.labels else str(number)
-            shares[name] = shares.get(name, 0.0) + int(pixels) / found.size
-        largest = sorted(shares.items(), key=lambda pair: -pair[1])
-        return {"map": found.tolist(), "shares": dict(largest)}
+            shares[name] = shares.get(name, 0.0) + int(pixels) / classes.size
+        largest_first = sorted(shares.items(), key=lambda pair: -pair[1])
+        return {"map": classes.tolist(), "shares": dict(largest_first)}
 
 
 class SegmenterFitting(Answering):
@@ -245,7 +239,8 @@ class SegmenterFitting(Answering):
 
     @classmethod
     def from_published(cls, published: Published) -> Fitted | None:
-        model, folder = published.model, published.folder
+        model = published.model
+        folder = published.folder
         if not isinstance(model, SegFormer) or not model.get_config().get("num_classes"):
             return None
         preprocessing = pretrained.load_preprocessing(folder)

@@ -15,7 +15,7 @@ from keras_transformers.generation.request import padding_of
 from keras_transformers.models import TextEncoder
 from keras_transformers.models.text_heads import pooled_tokens
 from keras_transformers.tasks import served
-from keras_transformers.tasks.conversion import Program, _of_ids, of_texts
+from keras_transformers.tasks.conversion import Program, id_program, text_settings
 from keras_transformers.tasks.fitting import Fitted
 from keras_transformers.tasks.predictor_folder import Published
 from keras_transformers.tasks.registry import Task
@@ -30,19 +30,19 @@ from keras_transformers.tasks.served import (
 from keras_transformers.tasks.text_classification import TextClassifierFitting
 from keras_transformers.tasks.text_predictor import TextPredictor
 
-LENGTHS = (32, 64, 128, 256)  # in ids, where nothing else is said
+LENGTHS = (32, 64, 128, 256)  # in ids, by default
 
 
 class SentenceEncoder(Convertible):
     """An encoder and its tokenizer as one function from raw text to vectors to compare.
 
-    The vector of a text is the mean of its tokens' (or its first token's), of length 1 on request,
-    so that products are cosines (Reimers & Gurevych 2019, "Sentence-BERT",
-    https://arxiv.org/abs/1908.10084, section 3). It takes UTF-8 strings `(batch,)` and gives a dict
-    of `embedding` float32 `(batch, hidden_dim)` and `truncated` bool `(batch,)`. For XLA texts are
-    sorted by length and padded to a few lengths and batch sizes, each compiled when it is first
-    met; what `save` writes can be called without XLA, see `Served`. The model's weights are shared,
-    not copied.
+    The vector of a text is the mean of the vectors of its tokens, or the vector of the first token.
+    On request it has length 1, so that products are cosines (Reimers & Gurevych 2019,
+    "Sentence-BERT", https://arxiv.org/abs/1908.10084, section 3). The function takes UTF-8 strings
+    `(batch,)` and gives a dict of `embedding` float32 `(batch, hidden_dim)` and `truncated` bool
+    `(batch,)`. For XLA texts are sorted by length and padded to a few lengths and batch sizes, each
+    compiled when it is first used; the SavedModel that `save` writes can be called without XLA, see
+    `Served`. The model's weights are shared, not copied.
 
     Args:
         model: A `models.TextEncoder` without a head, or any model from ids `(batch, length)` to
@@ -50,17 +50,17 @@ class SentenceEncoder(Convertible):
         tokenizer: A `text.WordPieceTokenizer` or `text.SentencePieceTokenizer`; the model sees
             START, the text's ids and END.
         pooling: "mean" or "token".
-        normalize: Whether vectors are made of length 1.
-        lengths: Lengths in ids, START and END included, to which texts are padded; what exceeds the
-            last is cut off, and said so in `truncated`. By default those of 32, 64, 128 and 256
-            for which the model has positions.
-        prompt: What is put in front of every text, for instance "query: ", where a published model
-            was trained so.
+        normalize: Whether vectors are scaled to length 1.
+        lengths: Lengths in ids, START and END included, to which texts are padded; a longer text is
+            cut, and `truncated` tells so. By default those of 32, 64, 128 and 256 for which the
+            model has positions.
+        prompt: Text that is put in front of every text, for instance "query: ", if a published
+            model was trained so.
 
     Raises:
         ValueError: If the lengths do not increase or exceed the model's positions, the tokenizer
-            has ids that are none of the model's, `pooling` is unknown, or the model gives no
-            vector for each token.
+            has ids that the model does not know, `pooling` is unknown, or the model gives no vector
+            for each token.
 
     Example:
     >>> from keras_transformers.export import SentenceEncoder
@@ -95,9 +95,13 @@ class SentenceEncoder(Convertible):
                 "SentenceEncoder: `model` must give a vector for each token; leave its head out. "
                 f"Received: output of shape {tuple(shape)}"
             )
-        self.tokenizer, self.padding = tokenizer, padding_of(model)
-        self.lengths, self._width = lengths, shape[-1]
-        self._pooling, self._normalize, self._prompt = pooling, normalize, prompt
+        self.tokenizer = tokenizer
+        self.padding = padding_of(model)
+        self.lengths = lengths
+        self._width = shape[-1]
+        self._pooling = pooling
+        self._normalize = normalize
+        self._prompt = prompt
 
     def _program(self) -> tuple[Program, dict[str, Any], Tokenizer]:
         if self._prompt:
@@ -105,9 +109,10 @@ class SentenceEncoder(Convertible):
                 'SentenceEncoder: with `format` other than "saved_model", `prompt` must be "", for '
                 f"ids go in, which have it already. Received: {self._prompt!r}"
             )
-        options = (self._pooling, self._normalize)
-        program = sentence_program(self.model, self.tokenizer, self.longest, *options)
-        settings = of_texts(
+        program = sentence_program(
+            self.model, self.tokenizer, self.longest, self._pooling, self._normalize
+        )
+        settings = text_settings(
             self.model,
             self.tokenizer,
             self.longest,
@@ -125,7 +130,7 @@ class SentenceEncoder(Convertible):
         return vectors(ids, x, self._pooling, self._normalize, self.padding)
 
     def encode(self, texts: Sequence[str]) -> Array:
-        """Vectors `(n, hidden_dim)`, NumPy float32, of a list of str."""
+        """Encodes a list of str to vectors `(n, hidden_dim)`, NumPy float32."""
         return self(strings(texts))["embedding"].numpy()
 
 
@@ -162,25 +167,27 @@ def sentence_program(
     pooling: Literal["mean", "token"],
     normalize: bool,
 ) -> Program:
-    """Framed ids, padded with the model's id -> one vector a text."""
+    """Returns the program from ids, with marks and padding, to one vector for each text."""
     answer = functools.partial(
         vectors, pooling=pooling, normalize=normalize, padding=padding_of(model)
     )
-    return _of_ids("sentence_encoder", model, tokenizer, longest, answer, "embedding")
+    return id_program("sentence_encoder", model, tokenizer, longest, answer, "embedding")
 
 
 def vectors(
     ids: tf.Tensor, x: tf.Tensor, pooling: Literal["mean", "token"], normalize: bool, padding: int
 ) -> dict[str, tf.Tensor]:
-    """One vector for each row of `x` `(batch, length, hidden_dim)`; padding is left out."""
-    found = tf.cast(pooled_tokens(x, ids != padding, pooling), tf.float32)
-    return {"embedding": tf.math.l2_normalize(found, axis=-1) if normalize else found}
+    """Returns one vector for each row of `x` `(batch, length, hidden_dim)`, without padding."""
+    embedding = tf.cast(pooled_tokens(x, ids != padding, pooling), tf.float32)
+    if normalize:
+        embedding = tf.math.l2_normalize(embedding, axis=-1)
+    return {"embedding": embedding}
 
 
 class SentenceEncoderPredictor(TextPredictor):
-    """Gives a vector for a text: a list of floats; with `details` a dict.
+    """Gives a vector for a text: a list of floats.
 
-    That has `embedding` and `truncated`.
+    With `details` it gives a dict with `embedding` and `truncated`.
 
     Example:
     >>> import tensorflow as tf
@@ -215,7 +222,7 @@ class EncoderFitting(TextClassifierFitting):
             return None
         options = pretrained.load_pooling(published.folder)
         options["lengths"] = lengths_within(model, options.get("lengths", served.LENGTHS))
-        return cls(published.held_text_model(options))
+        return cls(published.read_text_model(options))
 
     def served(self) -> Any:
         return SentenceEncoder(self.held.model, self.held.tokenizer, **self.held.options)

@@ -1,4 +1,4 @@
-"""The base of exporters: raw requests in, signatures of a SavedModel out."""
+"""The base of exporters, which turn a model into the signatures of a SavedModel."""
 
 import json
 import pathlib
@@ -26,13 +26,12 @@ from keras_transformers.tasks.registry import predictor_of
 from keras_transformers.tasks.rounds import CompiledRounds, PortableRounds, Rounds, is_seeded
 from keras_transformers.text import framed
 
-# What a SavedModel consists of.
-PARTS = (PROGRAM, "fingerprint.pb", "variables", "assets", "assets.extra")
-LENGTHS = (32, 64, 128, 256, 512)  # of texts, in ids, where nothing else is said
+PARTS = (PROGRAM, "fingerprint.pb", "variables", "assets", "assets.extra")  # of a SavedModel
+LENGTHS = (32, 64, 128, 256, 512)  # of texts, in ids, by default
 
 
 class Saving(TypedDict, total=False):
-    """Arguments of `Served.save`, besides the path."""
+    """Arguments of `Served.save` without the path."""
 
     version: int | None
     warmup: Sequence[Sequence[str | bytes]]
@@ -51,7 +50,7 @@ class Signature(NamedTuple):
 
 
 class Saved(tf.Module):
-    """The object that a SavedModel holds: what its signatures read, and nothing else.
+    """The object that a SavedModel holds: the resources of its signatures, and nothing else.
 
     The model itself is no attribute: TensorFlow would trace it once more, with inputs of its own.
 
@@ -86,7 +85,7 @@ class Served:
         kind: Kind of the task, see `tasks.registry`.
         labels: Names of the classes, a list, or None.
         tokenizer: The tokenizer, or None.
-        lengths: Lengths in ids to which texts are padded; what exceeds the last is cut.
+        lengths: Lengths in ids to which texts are padded; longer texts are cut.
         padding: Id that fills shorter rows.
         seed, first_row: If a seed draws the samples: the seed, and the number of a request's first
             row, as variables; else None.
@@ -101,8 +100,11 @@ class Served:
     first_row: tf.Variable | None = None
 
     def __init__(self, name: str, model: Any, *requests: tf.TensorSpec) -> None:
-        self.name, self.model, self.requests = name, model, requests
-        self.compiled_rounds, self.portable_rounds = CompiledRounds(), PortableRounds()
+        self.name = name
+        self.model = model
+        self.requests = requests
+        self.compiled_rounds = CompiledRounds()
+        self.portable_rounds = PortableRounds()
         self.signature = self.make_signature(self.answer, requests)
 
     def answer(self, *arguments: Any) -> dict[str, tf.Tensor]:
@@ -126,9 +128,9 @@ class Served:
         def traced(rounds: Rounds) -> Any:
             def serve(*tensors: tf.Tensor) -> dict[str, tf.Tensor]:
                 shaped = []
-                # A server does not look at shapes, and TensorFlow takes for granted what a
-                # signature says of them. So each tensor passes an operation whose shape is unknown
-                # until it runs. An error names that operation.
+                # A server does not check shapes, and TensorFlow relies on those of the signature.
+                # So each tensor passes an operation whose shape is unknown until it runs. An error
+                # names that operation.
                 for tensor, declared in zip(tensors, requests, strict=True):
                     name = f"request/{declared.name}"
                     named = tf.raw_ops.PlaceholderWithDefault(input=tensor, shape=None, name=name)
@@ -142,8 +144,8 @@ class Served:
     def make_seed(self, search: Any) -> None:
         """Makes `seed` and `first_row` if a search draws its samples by a seed.
 
-        Another seed then traces nothing anew. A caller who sends several requests says where each
-        begins, so that no two of them draw the same numbers.
+        So another seed traces nothing anew. A caller who sends several requests sets the number of
+        the first row of each, so that no two of them draw the same numbers.
         """
         if is_seeded(search):
             self.first_row = tf.Variable(0, trainable=False, name="first_row")
@@ -167,18 +169,23 @@ class Served:
             text: Strings `(batch,)`.
             rounds: The `Rounds` that compute.
             compute: Function of padded ids, int32 `(rows, length)`, which becomes a program.
-            results: Names and shapes of what `compute` returns.
+            results: Names and `tf.TensorSpec`s of the outputs of `compute`.
 
         Returns:
             The results of all rows, and `truncated`, bool `(batch,)`.
         """
-        text, is_shortened = bounded(text, self.longest)
-        ids, is_cut = framed(self.tokenizer, text, self.longest)
+        ids, truncated = self.frame_texts(text)
         program = rounds.program(compute)
         outputs = rounds.run_by_length(
             lambda ids: program(rounds.padded(ids, self.lengths, self.padding)), ids, results
         )
-        return {**outputs, "truncated": is_cut | is_shortened}
+        return {**outputs, "truncated": truncated}
+
+    def frame_texts(self, text: tf.Tensor) -> tuple[tf.RaggedTensor, tf.Tensor]:
+        """Tokenizes texts, puts their marks around them, and returns which were cut, bool."""
+        text, is_shortened = bounded(text, self.longest)
+        ids, is_cut = framed(self.tokenizer, text, self.longest)
+        return ids, is_cut | is_shortened
 
     def __call__(self, *requests: Values | tf.Tensor) -> dict[str, tf.Tensor]:
         """Answers a batch: a dict of tensors, compiled by XLA; see the class."""
@@ -207,11 +214,11 @@ class Served:
 
     @property
     def longest(self) -> int:
-        """The longest text, in ids, that is not cut."""
+        """Length of the longest text, in ids, that is not cut."""
         return self.lengths[-1]
 
     def predict(self, raw: Any, **options: Any) -> Any:
-        """Answers in plain Python for one thing or many, see `predictors.Predictor.predict`."""
+        """Answers one item or many in plain Python, see `predictors.Predictor.predict`."""
         return predictor_of(self.kind)(self, self.labels).predict(raw, **options)
 
     def further_signatures(self) -> dict[str, Signature]:
@@ -230,12 +237,12 @@ class Served:
         return signatures[name]
 
     def resources(self) -> dict[str, Any]:
-        """Returns what the signatures read besides the weights, by names: a hook."""
+        """Returns the objects that the signatures read, without the weights, by name: a hook."""
         named = {"tokenizer": self.tokenizer, "seed": self.seed, "first_row": self.first_row}
         return {name: resource for name, resource in named.items() if resource is not None}
 
     def description(self) -> dict[str, Any]:
-        """Returns what a SavedModel says of itself, a dict for JSON: a hook."""
+        """Returns the description in a SavedModel, a dict for JSON: a hook."""
         package = sys.modules[__name__.partition(".")[0]]
         return {"kind": self.kind, "labels": self.labels, "version": package.__version__}
 
@@ -248,17 +255,17 @@ class Served:
     ) -> pathlib.Path:
         """Writes a SavedModel with the signatures `serving_default` and `xla`.
 
-        It replaces a SavedModel that is there, whole: if the process is killed, the folder holds
-        the earlier one, the new one or none, but no mixture. Other files in the folder stay.
+        It replaces an earlier SavedModel in the folder as a whole: if the process is killed, the
+        folder holds the earlier one, the new one or none, but no mixture. Other files stay.
 
         Args:
             path: Folder to write.
             version: Optional positive integer: writes `path/version`, the layout of a server's
                 model folder.
-            warmup: Requests, each a list of texts or of encoded images (bytes), that TensorFlow
-                Serving sends itself before it answers others: what users send, several lengths and
-                sizes; none where there are several inputs. Needs tensorflow-serving-api, the extra
-                `serving`.
+            warmup: Requests that TensorFlow Serving sends itself before it answers others, each a
+                list of texts or of encoded images (bytes). Give such as users send, of several
+                lengths and sizes. An exporter with several inputs takes none. Needs
+                tensorflow-serving-api, the extra `serving`.
             format: "saved_model"; a `Convertible` has others.
 
         Returns:
@@ -266,8 +273,8 @@ class Served:
 
         Raises:
             ValueError: If `version` is not a positive integer, a request of `warmup` is no list or
-                empty, the tokenizer does what TensorFlow's ops cannot, there is no such `format`
-                of this exporter, or the folder holds an export of another format. Then nothing is
+                empty, TensorFlow's ops lack something that the tokenizer does, the exporter has no
+                such `format`, or the folder holds an export of another format. Then nothing is
                 written.
             ImportError: If there is `warmup` and tensorflow-serving-api is not installed, or the
                 tokenizer needs tensorflow-text.
@@ -299,6 +306,7 @@ class Served:
         return path
 
     def _write_saved_model(self, path: pathlib.Path, records: list[Any]) -> None:
+        """Writes the SavedModel, its description and the records for warming up."""
         saved = Saved(self.name, self.model, self.resources())
         signatures = {"serving_default": self.signature.portable, "xla": self.signature.compiled}
         for name, signature in self.further_signatures().items():
@@ -313,6 +321,7 @@ class Served:
 
 
 def _remove(path: pathlib.Path) -> None:
+    """Removes a file, a link or a folder, if it exists."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:
@@ -320,25 +329,26 @@ def _remove(path: pathlib.Path) -> None:
 
 
 def bounded(text: tf.Tensor, longest: int, end: bool = False) -> tuple[tf.Tensor, tf.Tensor]:
-    """Texts of as many bytes as `longest` tokens may need, and which were cut, bool.
+    """Cuts texts to the bytes that `longest` tokens may need, and returns which were cut, bool.
 
-    No more is read: SentencePiece's time grows with the square of a run of unknown characters.
+    No more is tokenized: SentencePiece's time grows with the square of a run of unknown characters.
 
     Args:
         text: Strings `(batch,)`.
-        longest: Most tokens that are used of a text.
-        end: Whether the end of a text is kept, not its beginning.
+        longest: Most tokens of a text that are used.
+        end: Whether the end of a text stays, not its beginning.
     """
-    size, most = tf.strings.length(text), max(1 << 16, 64 * longest)
-    start = tf.maximum(size - most, 0) if end else tf.zeros_like(size)
-    return tf.strings.substr(text, start, tf.fill(tf.shape(size), most)), size > most
+    size = tf.strings.length(text)
+    limit = max(1 << 16, 64 * longest)
+    start = tf.maximum(size - limit, 0) if end else tf.zeros_like(size)
+    return tf.strings.substr(text, start, tf.fill(tf.shape(size), limit)), size > limit
 
 
 def joined_past_ends(tokenizer: Tokenizer, ids: tf.Tensor, padding: int) -> tf.Tensor:
-    """Joins ids to strings; END vanishes like other marks, and what stands behind it stays.
+    """Joins ids to strings. END vanishes like other marks, but the text behind it stays.
 
-    `detokenize` drops all from the first END on. But a prompt may contain END, as may a text whose
-    masks are filled.
+    `detokenize` drops everything from the first END on. But a prompt may contain END, as may a text
+    whose masks are filled.
 
     Args:
         tokenizer: Tokenizer whose `detokenize` joins them.
@@ -353,10 +363,10 @@ def joined_past_ends(tokenizer: Tokenizer, ids: tf.Tensor, padding: int) -> tf.T
 
 
 def strings(texts: Sequence[str | bytes]) -> tf.Tensor:
-    """A list of str, which may be empty, as a tensor.
+    """Converts a list of str, which may be empty, to a tensor.
 
     Raises:
-        TypeError: If it is one str, which would be a list of its characters.
+        TypeError: If `texts` is one str, which would be a list of its characters.
     """
     if isinstance(texts, str | bytes):
         raise TypeError(
@@ -367,25 +377,25 @@ def strings(texts: Sequence[str | bytes]) -> tf.Tensor:
 
 
 def lengths_within(model: Any, usual: Sequence[int]) -> tuple[int, ...]:
-    """Increasing lengths, as far as the model has positions."""
-    most = min(getattr(model, "most_positions", None) or usual[-1], usual[-1])
-    return (*(length for length in usual if length < most), most)
+    """Returns increasing lengths, as far as the model has positions."""
+    longest = min(getattr(model, "most_positions", None) or usual[-1], usual[-1])
+    return (*(length for length in usual if length < longest), longest)
 
 
-def lengths_up_to(most: int | None, usual: Sequence[int], factor: int = 2) -> tuple[int, ...]:
-    """Returns increasing lengths, from the usual ones on times `factor`, the last of them `most`.
+def lengths_up_to(longest: int | None, usual: Sequence[int], factor: int = 2) -> tuple[int, ...]:
+    """Returns increasing lengths: the usual ones, then times `factor`, and last `longest`.
 
     Args:
-        most: The longest length; None for the usual lengths.
+        longest: The longest length; None for the usual lengths.
         usual: Increasing lengths.
         factor: Factor from one further length to the next.
     """
-    if most is None:
+    if longest is None:
         return tuple(usual)
     lengths = list(usual)
-    while lengths[-1] < most:
+    while lengths[-1] < longest:
         lengths.append(factor * lengths[-1])
-    return (*(length for length in lengths if length < most), most)
+    return (*(length for length in lengths if length < longest), longest)
 
 
 def lengths_for(
@@ -396,20 +406,20 @@ def lengths_for(
     usual: Sequence[int],
     name: str = "lengths",
 ) -> tuple[int, ...]:
-    """The lengths that texts are padded to, as a tuple.
+    """Returns the lengths that texts are padded to, as a tuple.
 
     Args:
-        owner: For messages: who asks.
-        model: Whose `most_positions`, where it has such, hold the longest.
-        tokenizer: Whose ids must all be the model's.
-        lengths: What was given; None for `usual`, and from there on doubled, as far as the model
-            has positions: nothing that it can read is cut.
+        owner: Name of the exporter, for messages.
+        model: The model. If it has `most_positions`, no length may exceed them.
+        tokenizer: The tokenizer, all of whose ids the model must know.
+        lengths: The user's lengths. None for `usual`, and further lengths up to the positions of
+            the model, so that no text is cut that it can read.
         usual: Increasing lengths.
         name: Name of the argument.
 
     Raises:
-        ValueError: If they do not increase from 1 on, or the model is too small for them or for the
-            tokenizer.
+        ValueError: If the lengths do not increase from 1 on, or the model is too small for them or
+            for the tokenizer.
     """
     vocab, _ = vocabularies_of(model)
     if vocab is not None and tokenizer.vocab_size > vocab:
@@ -417,22 +427,22 @@ def lengths_for(
             f"{owner}: `tokenizer` must have at most as many pieces as the model's vocabulary, "
             f"{vocab}. Received: {tokenizer.vocab_size}"
         )
-    most = getattr(model, "most_positions", None)
+    positions = getattr(model, "most_positions", None)
     if lengths is None:
-        return lengths_up_to(most, usual)
+        return lengths_up_to(positions, usual)
     lengths = tuple(lengths)
     if not lengths or any(a >= b for a, b in zip((0, *lengths), lengths, strict=False)):
         raise ValueError(f"{owner}: `{name}` must increase, from 1 on. Received: {lengths}")
-    if most is not None and lengths[-1] > most:
+    if positions is not None and lengths[-1] > positions:
         raise ValueError(
-            f"{owner}: `{name}` must be at most {most}, the number of the model's positions. "
+            f"{owner}: `{name}` must be at most {positions}, the number of the model's positions. "
             f"Received: {lengths}"
         )
     return lengths
 
 
 class Conversion(Saving, total=False):
-    """Arguments of `Convertible.save`, besides the path."""
+    """Arguments of `Convertible.save` without the path."""
 
     format: Format
 
@@ -441,7 +451,7 @@ class Convertible(Served):
     """A `Served` whose arithmetic is also a program of tensors, see `_program`."""
 
     def _program(self) -> tuple[Program, dict[str, Any], Tokenizer | None]:
-        """The program, what `preprocessing.json` says of its input, and the tokenizer if any."""
+        """Returns the program, its entries of `preprocessing.json`, and the tokenizer or None."""
         raise NotImplementedError
 
     def save(
@@ -455,12 +465,12 @@ class Convertible(Served):
 
         Args:
             path: Folder to write.
-            version, warmup: Of a SavedModel, see `Served.save`.
-            format: "saved_model", or "litert" or "onnx": then tensors go in and out; see
-                `keras_transformers.tasks.conversion`.
+            version, warmup: For a SavedModel, see `Served.save`.
+            format: "saved_model", or "litert" or "onnx" for a file that takes and gives tensors,
+                see `keras_transformers.tasks.conversion`.
 
         Returns:
-            The folder of what was written, a `pathlib.Path`.
+            The folder with the written files, a `pathlib.Path`.
         """
         check_format(self.name, format, version, warmup)
         if format == "saved_model":
@@ -478,24 +488,24 @@ def warm_up_records(
     requests: Sequence[Sequence[str | bytes]],
     signatures: Sequence[str] = ("serving_default",),
 ) -> list[bytes]:
-    """The records of the file with which a server warms up.
+    """Makes the records of the file with which a server warms up.
 
-    The first request to a signature loads, optimises and traces; a server that has answered these
-    has that behind it. Give what users send: several lengths and sizes.
+    The first request to a signature loads, optimises and traces it. A server that has answered
+    these requests has done so. Give requests as users send them, of several lengths and sizes.
 
     Args:
-        input_names: Names of the signatures' inputs; there must be one for requests to be made.
+        input_names: Names of the signatures' inputs; with several, there must be no requests.
         requests: Lists of str or bytes, each one request.
-        signatures: Those that are sent every request. A server with XLA that is asked for `xla`
-            wants that here too; one without would not start.
+        signatures: Names of the signatures that get every request. A server with XLA that answers
+            by `xla` needs that here too; a server without XLA would not start with it.
 
     Returns:
         List of serialised `PredictionLog`s, empty if there are no requests.
 
     Raises:
         ImportError: If there are requests and tensorflow-serving-api is not installed.
-        ValueError: If `requests` or one of them is a single str or bytes, or a request is empty or
-            has something else in it.
+        ValueError: If `requests` or a request is a single str or bytes, or a request is empty or
+            holds other items.
     """
     if isinstance(requests, str | bytes):
         raise ValueError(
@@ -505,7 +515,7 @@ def warm_up_records(
     requests = list(requests)
     for number, request in enumerate(requests):
         fits = isinstance(request, list | tuple) and len(request)
-        if not fits or not all(isinstance(each, str | bytes) for each in request):
+        if not fits or not all(isinstance(item, str | bytes) for item in request):
             raise ValueError(
                 "`warmup` must have requests that are lists, not empty, of texts or of encoded "
                 f"images. Received: number {number}, {type(request).__name__} {request!r:.60}"
@@ -517,9 +527,9 @@ def warm_up_records(
             f"`warmup` must be empty for requests of {' and '.join(input_names)}. "
             f"Received: {len(requests)}"
         )
-    log = _log()
+    make_log = _log_maker()
     pairs = [(request, signature) for request in requests for signature in signatures]
-    return [log(*input_names, *pair).SerializeToString() for pair in pairs]
+    return [make_log(*input_names, *pair).SerializeToString() for pair in pairs]
 
 
 def write_warm_up(path: pathlib.Path, records: Sequence[bytes]) -> None:
@@ -529,8 +539,8 @@ def write_warm_up(path: pathlib.Path, records: Sequence[bytes]) -> None:
             writer.write(record)
 
 
-def _log() -> Callable[..., Any]:
-    """What makes a `PredictionLog`."""
+def _log_maker() -> Callable[..., Any]:
+    """Returns a function that makes a `PredictionLog`."""
     try:
         from tensorflow_serving.apis import predict_pb2, prediction_log_pb2
     except ImportError:
@@ -538,11 +548,11 @@ def _log() -> Callable[..., Any]:
             "`warmup` needs tensorflow-serving-api: pip install 'keras_transformers[serving]'"
         ) from None
 
-    def log(input_name: str, request: Sequence[str | bytes], signature: str) -> Any:
+    def make_log(input_name: str, request: Sequence[str | bytes], signature: str) -> Any:
         message = predict_pb2.PredictRequest()
         message.model_spec.signature_name = signature
         message.inputs[input_name].CopyFrom(tf.make_tensor_proto(list(request), tf.string))
-        answered = prediction_log_pb2.PredictLog(request=message)
-        return prediction_log_pb2.PredictionLog(predict_log=answered)
+        log = prediction_log_pb2.PredictLog(request=message)
+        return prediction_log_pb2.PredictionLog(predict_log=log)
 
-    return log
+    return make_log

@@ -14,13 +14,17 @@ from keras_transformers.data.labels import Entity, entities_of, mark_entities
 from keras_transformers.data.table_files import Chosen
 from keras_transformers.generation.request import padding_of
 from keras_transformers.models import TaggingHead
+from keras_transformers.tasks.classes import named_labels
 from keras_transformers.tasks.fitting import (
     Asked,
     Fitted,
-    in_two,
-    learned,
+    attach_adapter,
+    bucket_texts,
+    hold_out_part,
+    longest_text,
+    replace_head,
     split_parts,
-    with_adapter,
+    train_model,
 )
 from keras_transformers.tasks.predictor_folder import Held, Published
 from keras_transformers.tasks.registry import Task
@@ -28,13 +32,12 @@ from keras_transformers.tasks.rounds import Rounds
 from keras_transformers.tasks.served import LENGTHS, Saving, Served, bounded, lengths_for
 from keras_transformers.tasks.text_predictor import TextPredictor, text_of
 from keras_transformers.text import TaggedCorpus, WordAligner, bucketed_texts, read_tagged, words_of
-from keras_transformers.text.batching import boundaries_for, within
 from keras_transformers.text.words import given_words
 from keras_transformers.training import score_tags, token_learning
 
 
 class _Tags(NamedTuple):
-    """What is said of words, ragged `(texts, words)`, and of texts."""
+    """Tags of words and their probabilities, ragged `(texts, words)`, and which texts were cut."""
 
     tags: tf.RaggedTensor
     probabilities: tf.RaggedTensor
@@ -44,12 +47,12 @@ class _Tags(NamedTuple):
 class TextTagger(Served):
     """A model with a `TaggingHead`, its tokenizer and its tags as one function of raw text.
 
-    It takes UTF-8 strings `(batch,)`, which it splits into words as `text.words_of` does, and gives
-    a dict of `words` and `tags` string, `probabilities` float32, and `starts` and `ends` int32,
-    where each word stands in the text, in characters: each `(batch, words)`, behind the last word
-    of a text "" and 0; `number` int32, how many words there are; and `truncated` bool, whether the
-    end of the text was cut off; both `(batch,)`. The tag of a word is that of its first piece. A
-    word that has no piece, or stands behind what the model takes, has the tag "" and probability 0.
+    It takes UTF-8 strings `(batch,)`, which it splits into words as `text.words_of` does. It gives
+    a dict of `words` and `tags` string, `probabilities` float32, and `starts` and `ends` int32, the
+    characters of each word in the text. Each is `(batch, words)`, with "" and 0 behind the last
+    word of a text. Further outputs, both `(batch,)`, are `number` int32, the number of words, and
+    `truncated` bool, whether the end of the text was cut off. The tag of a word is the tag of its
+    first piece. A word that has no piece, or that was cut off, has the tag "" and probability 0.
 
     For XLA lengths and batch sizes are few, as in `TextClassifier`; weights are shared.
 
@@ -58,12 +61,12 @@ class TextTagger(Served):
             from ids `(batch, length)` to logits `(batch, length, tags)`.
         tokenizer: Any tokenizer of `keras_transformers.text`.
         labels: Names of the tags, one for each logit.
-        lengths: Lengths in ids, marks included, to which texts are padded; what exceeds the last is
-            cut off. By default those of 32, 64, 128, 256 and 512 for which the model has positions.
+        lengths: Lengths in ids, marks included, to which texts are padded; longer texts are cut. By
+            default those of 32, 64, 128, 256 and 512 for which the model has positions.
 
     Raises:
         ValueError: If the lengths do not increase, exceed the model's positions or leave no room
-            for words, the tokenizer has ids that are none of the model's, the model does not give
+            for words, the tokenizer has ids that the model does not know, the model does not give
             at least two logits for each token, or the labels are not as many.
 
     Example:
@@ -95,64 +98,59 @@ class TextTagger(Served):
                 "TextTagger: `model` must give two logits or more for each token, as with a "
                 f"TaggingHead. It gives {shape} for ids (1, 2)"
             )
-        if len(labels) != shape[2]:
-            raise ValueError(
-                f"TextTagger: `labels` must have a name for each of {shape[2]} logits. "
-                f"Received: {len(labels)}"
-            )
-        self.tokenizer, self.padding = tokenizer, padding_of(model)
-        self._aligner = WordAligner(tokenizer, self.lengths[-1])
-        self.labels = [str(label) for label in labels]
+        self.labels = named_labels("TextTagger", labels, shape[2], f"{shape[2]} logits")
+        self.tokenizer = tokenizer
+        self.padding = padding_of(model)
+        self._aligner = WordAligner(tokenizer, self.longest)
 
     def answer(self, text: tf.Tensor, rounds: Rounds) -> dict[str, tf.Tensor]:
-        text, cut = bounded(text, self.lengths[-1])
-        found = words_of(text)
-        tagged = self._tagged(found.words, rounds)
+        text, is_shortened = bounded(text, self.longest)
+        split = words_of(text)
+        tagged = self._tag_words(split.words, rounds)
         return {
-            "words": found.words.to_tensor(""),
+            "words": split.words.to_tensor(""),
             "tags": tagged.tags.to_tensor(""),
             "probabilities": tagged.probabilities.to_tensor(0.0),
-            "starts": found.starts.to_tensor(0),
-            "ends": found.ends.to_tensor(0),
-            "number": tf.cast(found.words.row_lengths(), tf.int32),
-            "truncated": tagged.truncated | cut,
+            "starts": split.starts.to_tensor(0),
+            "ends": split.ends.to_tensor(0),
+            "number": tf.cast(split.words.row_lengths(), tf.int32),
+            "truncated": tagged.truncated | is_shortened,
         }
 
-    def _tagged(self, words: tf.RaggedTensor, rounds: Rounds) -> _Tags:
-        """The tags of words as they are given, ragged `(texts, None)`."""
+    def _tag_words(self, words: tf.RaggedTensor, rounds: Rounds) -> _Tags:
+        """Tags words, strings `(texts, None)`."""
         aligned = self._aligner(words)
         results = {
             "tag": tf.TensorSpec([None, self.longest], tf.int32),
             "probability": tf.TensorSpec([None, self.longest], tf.float32),
         }
         tag = rounds.program(self._tag)
-        found = rounds.run_by_length(
+        outputs = rounds.run_by_length(
             lambda ids: tag(rounds.padded(ids, self.lengths, self.padding)), aligned.ids, results
         )
         first = aligned.firsts.flat_values
-        there, text = first >= 0, tf.cast(aligned.firsts.value_rowids(), tf.int32)
-        where = tf.stack([text, tf.maximum(first, 0)], axis=1)
-        named = tf.gather(tf.constant(self.labels), tf.gather_nd(found["tag"], where))
-        probability = tf.where(there, tf.gather_nd(found["probability"], where), 0.0)
-        cut = words.with_values(~there & (aligned.pieces.flat_values > 0))
+        has_piece = first >= 0
+        text = tf.cast(aligned.firsts.value_rowids(), tf.int32)
+        positions = tf.stack([text, tf.maximum(first, 0)], axis=1)
+        named = tf.gather(tf.constant(self.labels), tf.gather_nd(outputs["tag"], positions))
+        probability = tf.gather_nd(outputs["probability"], positions)
+        is_cut = words.with_values(~has_piece & (aligned.pieces.flat_values > 0))
         return _Tags(
-            words.with_values(tf.where(there, named, "")),
-            words.with_values(probability),
-            tf.reduce_any(cut, axis=1),
+            words.with_values(tf.where(has_piece, named, "")),
+            words.with_values(tf.where(has_piece, probability, 0.0)),
+            tf.reduce_any(is_cut, axis=1),
         )
 
     def _tag(self, ids: tf.Tensor) -> dict[str, tf.Tensor]:
-        """The best tag of each position of padded rows, in as many columns as the longest has."""
+        """Returns the best tag of each position, padded to `longest` columns."""
         probabilities = tf.nn.softmax(tf.cast(self.model(ids, training=False), tf.float32))
-        found = {
-            "tag": tf.argmax(probabilities, axis=-1, output_type=tf.int32),
-            "probability": tf.reduce_max(probabilities, axis=-1),
-        }
+        tag = tf.argmax(probabilities, axis=-1, output_type=tf.int32)
+        probability = tf.reduce_max(probabilities, axis=-1)
         missing = [[0, 0], [0, self.longest - tf.shape(ids)[1]]]
-        return {name: tf.pad(value, missing) for name, value in found.items()}
+        return {"tag": tf.pad(tag, missing), "probability": tf.pad(probability, missing)}
 
     def tags(self, words: Sequence[Sequence[str]]) -> list[list[str]]:
-        """The tags of sentences that are given word by word, lists of str; "" as above.
+        """Tags sentences that are lists of words; a word that the model cannot see gets "".
 
         Example:
         >>> from keras_transformers.export import TextTagger
@@ -164,8 +162,8 @@ class TextTagger(Served):
         >>> tagger.tags([["a", "cat"], ["a"]])
         [['O', 'O'], ['O']]
         """
-        found = self._tagged(given_words(words), self.compiled_rounds).tags.to_list()
-        return [[tag.decode() for tag in sentence] for sentence in found]
+        tagged = self._tag_words(given_words(words), self.compiled_rounds)
+        return [[tag.decode() for tag in sentence] for sentence in tagged.tags.to_list()]
 
 
 def text_tagger(
@@ -193,10 +191,10 @@ def text_tagger(
 class TextTaggerPredictor(TextPredictor):
     """Tags the words of a text: a list of `[word, tag, probability]`; with `details` a dict.
 
-    That has `words`, dicts of `word`, `tag`, `probability`, `start` and `end`, so that a word is
-    `text[start:end]`; `entities`, where tags mark such: dicts of `text`, with blanks for other
-    white space, `type`, `probability`, the mean of its words', `start` and `end`; and `truncated`.
-    A word has the tag "" if it is behind what the model takes, or no piece of its vocabulary.
+    The dict has `words`, dicts of `word`, `tag`, `probability`, `start` and `end`, so that a word
+    is `text[start:end]`; `entities`, if the tags mark entities, dicts of `text`, with blanks for
+    other white space, `type`, `probability`, the mean over its words, `start` and `end`; and
+    `truncated`. A word has the tag "" if it was cut off, or has no piece in the vocabulary.
 
     Example:
     >>> import tensorflow as tf
@@ -213,34 +211,41 @@ class TextTaggerPredictor(TextPredictor):
 
     def _answer(self, row: dict[str, Any], details: bool) -> Any:
         number = int(row["number"])
-        words, tags = ([text_of(each) for each in row[name][:number]] for name in ("words", "tags"))
+        words = [text_of(word) for word in row["words"][:number]]
+        tags = [text_of(tag) for tag in row["tags"][:number]]
         probabilities = row["probabilities"][:number].tolist()
         if not details:
-            return [list(each) for each in zip(words, tags, probabilities, strict=True)]
-        starts, ends = (row[name][:number].tolist() for name in ("starts", "ends"))
+            return [list(triple) for triple in zip(words, tags, probabilities, strict=True)]
+        starts = row["starts"][:number].tolist()
+        ends = row["ends"][:number].tolist()
         names = ("word", "tag", "probability", "start", "end")
-        columns = (words, tags, probabilities, starts, ends)
-        found = [dict(zip(names, each, strict=True)) for each in zip(*columns, strict=True)]
-        answer = {"words": found, "truncated": bool(row["truncated"])}
+        columns = zip(words, tags, probabilities, starts, ends, strict=True)
+        tagged_words = [dict(zip(names, values, strict=True)) for values in columns]
+        answer = {"words": tagged_words, "truncated": bool(row["truncated"])}
         if mark_entities(self.labels or tags):
-            answer["entities"] = [_entity(each, found) for each in entities_of(tags)]
+            answer["entities"] = [_describe_entity(e, tagged_words) for e in entities_of(tags)]
         return answer
 
 
-def _entity(entity: Entity, words: list[dict[str, Any]]) -> dict[str, Any]:
-    """What is said of the words of an entity."""
-    there = words[entity.start : entity.end]
-    start, end = there[0]["start"], there[-1]["end"]
-    text, probability = "", 0.0
-    for each in there:
-        text = text.ljust(each["start"] - start) + each["word"]
-        probability += each["probability"] / len(there)
-    about = {"text": text, "type": entity.type, "probability": probability}
-    return {**about, "start": start, "end": end}
+def _describe_entity(entity: Entity, words: list[dict[str, Any]]) -> dict[str, Any]:
+    """Joins the words of an entity to its text, and returns it with its type and probability."""
+    words = words[entity.start : entity.end]
+    start = words[0]["start"]
+    text = ""
+    probability = 0.0
+    for word in words:
+        text = text.ljust(word["start"] - start) + word["word"]
+        probability += word["probability"] / len(words)
+    return {
+        "text": text,
+        "type": entity.type,
+        "probability": probability,
+        "start": start,
+        "end": words[-1]["end"],
+    }
 
 
 TAGGING = "tagging"  # the kind of problem
-LONGEST = 512  # ids of a sentence; what is longer is cut, and counted
 UNSCORED = -1  # the label of positions that are no word's first piece
 
 
@@ -262,22 +267,22 @@ class TextTaggerFitting(Fitted):
         # ELECTRA's discriminator gives each token one number: whether it was exchanged.
         if not isinstance(head, TaggingHead) or head.num_classes == 1:
             return None
-        return cls(published.held_text_model(has_labels=True))
+        return cls(published.read_text_model(has_labels=True))
 
     def served(self) -> Any:
-        of = self.held
-        return TextTagger(of.model, of.tokenizer, of.labels or (), **of.options)
+        held = self.held
+        return TextTagger(held.model, held.tokenizer, held.labels or (), **held.options)
 
     def fit(
         self, data: Any, valid: Any, asked: Asked, problem_type: str | None = None
     ) -> tuple[Fitted, dict[str, Any]]:
         """Trains on sentences and a tag for each of their words.
 
-        The label of a word stands at its first piece; the others are not scored.
+        The label of a word stands at its first piece; its other pieces are not scored.
 
         Args:
-            data, valid: What `text.read_tagged` reads; `valid` None holds some out.
-            asked: See there.
+            data, valid: As `text.read_tagged` reads them; with None, a part of `data` is `valid`.
+            asked: Settings of the training.
             problem_type: "tagging", or None.
 
         Returns:
@@ -295,20 +300,21 @@ class TextTaggerFitting(Fitted):
         train = read_tagged(data, asked.columns)
         labels = self._labels(train)
         watched = None if valid is None else read_tagged(valid, asked.columns).within(labels)
-        train, watched = in_two(asked, train, watched, TaggedCorpus.split)
-        held = self._with_head(labels)
+        train, watched = hold_out_part(asked, train, watched, TaggedCorpus.split)
+        held = self._prepare_head(labels)
         numbers = asked.numbers(len(train), "text")
-        parts = [_Rows.of(held, each) for each in (train, watched)]
+        train_rows = _Rows.encode(held, train)
+        watched_rows = _Rows.encode(held, watched)
+        longest = longest_text(held)
         if asked.verbose:
-            for part, name in zip(parts, ("to learn from", "to watch by"), strict=True):
-                part.tell(name, _longest(held))
-        boundaries, size = boundaries_for(parts[0].ids.row_lengths().numpy(), numbers.batch_size)
-        boundaries = within((*boundaries, _longest(held)), _longest(held))
-        size = max(size, boundaries[-1])
-        history = learned(
+            train_rows.report("to learn from", longest)
+            watched_rows.report("to watch by", longest)
+        lengths = train_rows.ids.row_lengths().numpy()
+        boundaries, tokens = bucket_texts(lengths, numbers.batch_size, longest, longest)
+        history = train_model(
             held.model,
-            lambda epoch: parts[0].batches(boundaries, size, asked.seed, epoch),
-            parts[1].batches(boundaries, size),
+            lambda epoch: train_rows.batches(boundaries, tokens, asked.seed, epoch),
+            watched_rows.batches(boundaries, tokens),
             numbers,
             asked,
             **token_learning(UNSCORED),
@@ -316,103 +322,103 @@ class TextTaggerFitting(Fitted):
         return TextTaggerFitting(held), history
 
     def _labels(self, train: TaggedCorpus) -> list[str]:
-        """The tags to learn: those that the tagger knows, if the data have no others."""
-        found, known = train.classes(), self.held.labels
-        if isinstance(self.held.model.head, TaggingHead) and {*found} <= {*(known or ())}:
-            return list(known or ())
-        if len(found) < 2:
+        """Returns the tags to learn: the tagger's own, if the data have no others."""
+        tags = train.classes()
+        old_tags = list(self.held.labels or ())
+        if isinstance(self.held.model.head, TaggingHead) and set(tags) <= set(old_tags):
+            return old_tags
+        if len(tags) < 2:
             raise ValueError(
                 f"{train.summary()}. There is nothing to tell apart: all words have one tag."
             )
-        return found
+        return tags
 
-    def _with_head(self, labels: list[str]) -> Held:
-        """What is held, with a model for these tags: a new head unless it has one."""
-        of = self.held
-        if isinstance(of.model.head, TaggingHead) and list(of.labels or ()) == labels:
-            return with_adapter(of, False)
-        model = of.model.transferred(head=TaggingHead(len(labels)))
-        lengths = {key: of.options[key] for key in ("lengths",) if key in of.options}
-        held = dataclasses.replace(of, model=model, labels=labels, options=lengths)
-        return with_adapter(held, True)
+    def _prepare_head(self, labels: list[str]) -> Held:
+        """Returns the model to train, which gets a new head unless its own has these tags."""
+        held = self.held
+        if isinstance(held.model.head, TaggingHead) and list(held.labels or ()) == labels:
+            return attach_adapter(held, False)
+        return replace_head(held, TaggingHead(len(labels)), labels)
 
     def evaluate(self, data: Any, columns: Chosen = None) -> dict[str, float]:
-        """Accuracy of words, and where tags mark entities their F1, see `training.score_tags`.
+        """Returns the accuracy of words, and the F1 of entities, see `training.score_tags`.
 
-        Words without a tag, which the model cannot see, are wrong; `untagged` says how many.
+        A word that the model cannot see has no tag, and counts as an error; `untagged` is the
+        number of such words.
 
         Raises:
             ValueError: If no tag of the data is one that the model gives.
         """
-        corpus, known = read_tagged(data, columns), self.held.labels or ()
-        if not {*corpus.classes()} & {*known}:
+        corpus = read_tagged(data, columns)
+        labels = self.held.labels or ()
+        if not set(corpus.classes()) & set(labels):
             raise ValueError(
-                f"evaluate: {corpus.name} must have some of the model's tags, {', '.join(known)}. "
+                f"evaluate: {corpus.name} must have some of the model's tags, {', '.join(labels)}. "
                 f"It has {', '.join(corpus.classes())}"
             )
-        found = self.served().tags(corpus.words)
-        words, untagged = sum(map(len, found)), sum(tags.count("") for tags in found)
-        counts = {"rows": len(corpus), "words": words, "untagged": untagged}
-        return {**score_tags(found, corpus.tags).numbers(), **counts}
-
-
-def _longest(held: Held) -> int:
-    most = getattr(held.model, "most_positions", None) or LONGEST
-    return int(min(most, (held.options.get("lengths") or (LONGEST,))[-1]))
+        predicted = self.served().tags(corpus.words)
+        return {
+            **score_tags(predicted, corpus.tags).numbers(),
+            "rows": len(corpus),
+            "words": sum(map(len, predicted)),
+            "untagged": sum(tags.count("") for tags in predicted),
+        }
 
 
 @dataclasses.dataclass(frozen=True)
 class _Rows:
-    """Sentences as ids, and the number of its tag for each that begins a word."""
+    """Sentences as ids, and for each id that begins a word the number of the word's tag."""
 
     ids: tf.RaggedTensor
     labels: tf.RaggedTensor
     number: int
     padding: int
-    cut: int  # sentences
-    without: int  # words that have no piece
+    num_cut: int  # sentences that are too long
+    num_without_piece: int  # words that have no piece
 
     @classmethod
-    def of(cls, held: Held, corpus: TaggedCorpus) -> Self:
+    def encode(cls, held: Held, corpus: TaggedCorpus) -> Self:
+        """Encodes the words of a corpus."""
         numbers = {tag: number for number, tag in enumerate(held.labels or ())}
         tags = [numbers[tag] for sentence in corpus.tags for tag in sentence]
         words = given_words(corpus.words)
-        found = WordAligner(held.tokenizer, _longest(held))(words)
-        first, pieces = (each.flat_values.numpy() for each in (found.firsts, found.pieces))
-        starts = found.ids.row_starts().numpy()[words.value_rowids().numpy()]
-        labels = np.full(int(found.ids.row_splits[-1]), UNSCORED, "int32")
+        aligned = WordAligner(held.tokenizer, longest_text(held))(words)
+        first = aligned.firsts.flat_values.numpy()
+        pieces = aligned.pieces.flat_values.numpy()
+        starts = aligned.ids.row_starts().numpy()[words.value_rowids().numpy()]
+        labels = np.full(int(aligned.ids.row_splits[-1]), UNSCORED, "int32")
         labels[(starts + first)[first >= 0]] = np.array(tags, "int32")[first >= 0]
-        cut = words.with_values(tf.constant((first < 0) & (pieces > 0)))
+        is_cut = words.with_values(tf.constant((first < 0) & (pieces > 0)))
         return cls(
-            found.ids,
-            found.ids.with_values(tf.constant(labels)),
+            aligned.ids,
+            aligned.ids.with_values(tf.constant(labels)),
             len(corpus),
             held.model.padding_id,
-            int(np.sum(tf.reduce_any(cut, axis=1))),
+            int(np.sum(tf.reduce_any(is_cut, axis=1))),
             int((pieces == 0).sum()),
         )
 
-    def tell(self, name: str, longest: int) -> None:
-        """Prints what is not learned, if there is such."""
-        if self.cut:
-            print(f"{self.cut:,} sentences {name} are cut at {longest} tokens")
-        if self.without:
-            print(f"{self.without:,} words {name} are no piece of the vocabulary")
+    def report(self, name: str, longest: int) -> None:
+        """Prints how many sentences and words are not learned."""
+        if self.num_cut:
+            print(f"{self.num_cut:,} sentences {name} are cut at {longest} tokens")
+        if self.num_without_piece:
+            print(f"{self.num_without_piece:,} words {name} are no piece of the vocabulary")
 
     def batches(
-        self, boundaries: tuple[int, ...], size: int, seed: int | None = None, epoch: Any = None
+        self, boundaries: tuple[int, ...], tokens: int, seed: int | None = None, epoch: Any = None
     ) -> tf.data.Dataset:
-        """Ids and labels, both padded."""
+        """Returns batches of ids and labels, both padded."""
         rows = np.arange(self.number)
-        batches = bucketed_texts(self.ids, rows, boundaries, size, seed, epoch, self.padding)
+        batches = bucketed_texts(self.ids, rows, boundaries, tokens, seed, epoch, self.padding)
 
-        def labelled(
+        def add_labels(
             ids: tf.Tensor, row: tf.Tensor, real: tf.Tensor
         ) -> tuple[tf.Tensor, tf.Tensor]:
             labels = tf.gather(self.labels, row).to_tensor(UNSCORED, shape=tf.shape(ids))
             return ids, tf.where(real[:, None] > 0, labels, UNSCORED)
 
-        return batches.map(labelled)
+        return batches.map(add_labels)
 
 
 TASKS = (Task(TextTagger, TextTaggerPredictor, TextTaggerFitting, output="tags"),)

@@ -23,15 +23,18 @@ from keras_transformers.tasks.classes import (
     row_weights,
     targets_of,
 )
-from keras_transformers.tasks.conversion import Program, _of_ids, of_texts
+from keras_transformers.tasks.conversion import Program, id_program, text_settings
 from keras_transformers.tasks.fitting import (
     Asked,
     Fitted,
+    attach_adapter,
+    bucket_texts,
     class_scores,
-    in_two,
-    learned,
+    hold_out_part,
+    longest_text,
+    replace_head,
     split_parts,
-    with_adapter,
+    train_model,
 )
 from keras_transformers.tasks.predictor import named_probabilities
 from keras_transformers.tasks.predictor_folder import Held, Published
@@ -48,7 +51,6 @@ from keras_transformers.tasks.served import (
 from keras_transformers.tasks.tagging import TAGGING, TextTaggerFitting
 from keras_transformers.tasks.text_predictor import TextPredictor
 from keras_transformers.text import bucketed_texts, framed
-from keras_transformers.text.batching import boundaries_for, within
 from keras_transformers.text.texts import holds_tags
 from keras_transformers.training import classification_accuracy, classification_loss
 
@@ -60,26 +62,26 @@ class TextClassifier(Convertible):
     `truncated` bool, each `(batch,)`, and `probabilities` float32 `(batch, classes)`; where a text
     can have several labels, also `present` bool `(batch, classes)`, and `label` is the most
     probable. For XLA texts are sorted by length and padded to a few lengths and batch sizes, each
-    compiled when it is first met; what `save` writes can be called without XLA, see `Served`. The
-    model's weights are shared, not copied.
+    compiled when it is first used; the SavedModel that `save` writes can be called without XLA, see
+    `Served`. The model's weights are shared, not copied.
 
     Args:
         model: A `models.TextEncoder` with `head="classification"`, or any model from ids `(batch,
             length)`, 0 = padding, to logits `(batch, classes)`.
         tokenizer: A `text.WordPieceTokenizer` or `text.SentencePieceTokenizer`; the model sees
             START, the text's ids and END.
-        labels: Names of the classes, one for each logit; two for a single logit, which is the
-            second one's.
-        lengths: Lengths in ids, START and END included, to which texts are padded; what exceeds the
-            last is cut off, and said so in `truncated`. By default those of 32, 64, 128, 256 and
-            512 for which the model has positions.
+        labels: Names of the classes, one for each logit. A single logit can have two names; it
+            belongs to the second.
+        lengths: Lengths in ids, START and END included, to which texts are padded; a longer text is
+            cut, and `truncated` tells so. By default those of 32, 64, 128, 256 and 512 for which
+            the model has positions.
         problem_type: "single_label_classification" (probabilities sum to 1) or
-            "multi_label_classification" (each label by itself); by default the model's, or the
-            first. A single logit always is by itself.
+            "multi_label_classification" (each label has its own probability); by default the
+            model's, or the first. A single logit always has its own probability.
 
     Raises:
         ValueError: If the lengths do not increase or exceed the model's positions, the tokenizer
-            has ids that are none of the model's, the labels are not as many as the logits, or the
+            has ids that the model does not know, the labels are not as many as the logits, or the
             model's `problem_type` is "regression".
 
     Example:
@@ -107,13 +109,14 @@ class TextClassifier(Convertible):
         lengths = lengths_for("TextClassifier", model, tokenizer, lengths, LENGTHS)
         width = model(tf.ones((1, 2), tf.int32), training=False).shape[-1]
         self._classes = Classes("TextClassifier", model, width, labels, problem_type)
-        self.tokenizer, self.padding = tokenizer, padding_of(model)
+        self.tokenizer = tokenizer
+        self.padding = padding_of(model)
         self.labels = self._classes.names
         self.lengths = lengths
 
     def _program(self) -> tuple[Program, dict[str, Any], Tokenizer]:
         program = text_program(self.model, self.tokenizer, self.longest, self._classes)
-        settings = of_texts(self.model, self.tokenizer, self.longest, labels=self.labels)
+        settings = text_settings(self.model, self.tokenizer, self.longest, labels=self.labels)
         return program, settings, self.tokenizer
 
     def answer(self, text: tf.Tensor, rounds: Rounds) -> dict[str, tf.Tensor]:
@@ -127,7 +130,7 @@ class TextClassifier(Convertible):
         return {"probabilities": self._classes.probabilities(logits)}
 
     def probabilities(self, texts: Sequence[str]) -> Array:
-        """Class probabilities `(n, classes)`, NumPy float32, of a list of str."""
+        """Returns the class probabilities of a list of str, `(n, classes)`, NumPy float32."""
         return self(strings(texts))["probabilities"].numpy()
 
 
@@ -145,7 +148,7 @@ class TextRegressor(Served):
 
     Raises:
         ValueError: If the model gives more than a number, the lengths do not increase or exceed the
-            model's positions, or the tokenizer has ids that are none of the model's.
+            model's positions, or the tokenizer has ids that the model does not know.
 
     Example:
     >>> from keras_transformers.export import TextRegressor
@@ -171,7 +174,8 @@ class TextRegressor(Served):
                 "TextRegressor: `model` must give one number for each text, (batch, 1). Received: "
                 f"output of shape {tuple(shape)} for one text"
             )
-        self.tokenizer, self.padding = tokenizer, padding_of(model)
+        self.tokenizer = tokenizer
+        self.padding = padding_of(model)
         self.lengths = lengths
 
     def answer(self, text: tf.Tensor, rounds: Rounds) -> dict[str, tf.Tensor]:
@@ -182,7 +186,7 @@ class TextRegressor(Served):
         return {"value": tf.cast(self.model(ids, training=False)[:, 0], tf.float32)}
 
     def values(self, texts: Sequence[str]) -> Array:
-        """Numbers `(n,)`, NumPy float32, of a list of str."""
+        """Returns the numbers for a list of str, `(n,)`, NumPy float32."""
         return self(strings(texts))["value"].numpy()
 
 
@@ -214,8 +218,8 @@ def text_classifier(
 class TextClassifierPredictor(TextPredictor):
     """Classifies texts: a dict of `label`, `probability`, `probabilities` and `truncated`.
 
-    `probabilities` is a dict from the name of each class; where the names are not known, from "0",
-    "1", ... Where a text can have several labels, `labels` is the list of those that it has.
+    `probabilities` is a dict from the name of each class, or from "0", "1", ... if the names are
+    not known. If a text can have several labels, `labels` lists the labels that it has.
 
     Example:
     >>> import tensorflow as tf
@@ -252,9 +256,6 @@ class TextRegressorPredictor(TextPredictor):
         return {"value": value, "truncated": bool(row["truncated"])} if details else value
 
 
-LONGEST = 512  # ids of a text; what is longer is cut, and counted
-
-
 class TextClassifierFitting(Fitted):
     """A classifier of texts, or a model that gives a number for each.
 
@@ -272,18 +273,18 @@ class TextClassifierFitting(Fitted):
         head = getattr(published.model, "head", None)
         if not isinstance(head, ClassificationHead) or _gives_number(head):
             return None
-        return cls(published.held_text_model(has_labels=True))
+        return cls(published.read_text_model(has_labels=True))
 
     def served(self) -> Any:
-        of = self.held
-        return TextClassifier(of.model, of.tokenizer, of.labels or (), **of.options)
+        held = self.held
+        return TextClassifier(held.model, held.tokenizer, held.labels or (), **held.options)
 
     def trained(
         self, data: Any, valid: Any, asked: Mapping[str, Any], options: Mapping[str, Any]
     ) -> tuple[Fitted, dict[str, Any]]:
-        """Trains as `fit` does, or where each word of a text has a tag, as `TextTaggerFitting`."""
+        """Trains as `fit` does, or as `TextTaggerFitting` if each word of a text has a tag."""
         data, valid = split_parts(data, valid, asked.get("verbose", "auto"))
-        data = list(data) if hasattr(data, "__next__") else data  # it is gone through twice
+        data = list(data) if hasattr(data, "__next__") else data  # data are read twice
         problem = options.get("problem_type")
         if problem == TAGGING or problem is None and holds_tags(data, asked["columns"]):
             return TextTaggerFitting(self.held).trained(data, valid, asked, options)
@@ -301,12 +302,12 @@ class TextClassifierFitting(Fitted):
         """Trains on texts and their labels.
 
         Args:
-            data, valid: What `text.read_labelled` reads; `valid` None holds some out.
-            asked: See there.
+            data, valid: As `text.read_labelled` reads them; with None, a part of `data` is `valid`.
+            asked: Settings of the training.
             problem_type: "single_label_classification", "multi_label_classification" or
-                "regression"; by default what the labels are: lists, or numbers with a point.
-            class_weights: "balanced", or a dict from names to what a text of the class counts.
-            label_separator: What stands between several labels in one str.
+                "regression"; by default it follows from the labels, see `classes.problem_of`.
+            class_weights: "balanced", or a dict from names to the weight of a text of the class.
+            label_separator: Separator of several labels in one str.
 
         Returns:
             The classifier, and the history.
@@ -318,26 +319,29 @@ class TextClassifierFitting(Fitted):
             watched = targets_of(
                 valid, asked.columns, train.problem_type, label_separator, train.classes, True
             )
-        train, watched = in_two(asked, train, watched, Targets.split)
-        held = dataclasses.replace(self._with_head(train), label_separator=label_separator)
+        train, watched = hold_out_part(asked, train, watched, Targets.split)
+        held = dataclasses.replace(self._prepare_head(train), label_separator=label_separator)
         numbers = asked.numbers(len(train), "text")
         scale = _scale(held, train)
-        parts = [_Rows.of(held, each, scale) for each in (train, watched)]
-        weighted = dataclasses.replace(parts[0], weights=row_weights(train, class_weights))
-        if asked.verbose and any(each.cut for each in parts):
-            print(f"{parts[0].cut} texts to learn from, and {parts[1].cut} others, are cut at "
-                  f"{_longest(held)} tokens")  # fmt: skip
-        boundaries, size = boundaries_for(parts[0].ids.row_lengths().numpy(), numbers.batch_size)
-        boundaries = within((*boundaries, _longest(held)), _longest(held))
-        size = max(size, boundaries[-1])
+        train_rows = _Rows.encode(held, train, scale)
+        train_rows = dataclasses.replace(train_rows, weights=row_weights(train, class_weights))
+        watched_rows = _Rows.encode(held, watched, scale)
+        longest = longest_text(held)
+        if asked.verbose and (train_rows.num_cut or watched_rows.num_cut):
+            print(
+                f"{train_rows.num_cut} texts to learn from, and {watched_rows.num_cut} others, are "
+                f"cut at {longest} tokens"
+            )
+        lengths = train_rows.ids.row_lengths().numpy()
+        boundaries, tokens = bucket_texts(lengths, numbers.batch_size, longest, longest)
         is_regression = train.problem_type == REGRESSION
         if is_regression and held.model is self.held.model:
-            scale.take_out_of(held.model.head.classes)  # `fit` has folded one in before
+            scale.take_out_of(held.model.head.classes)  # an earlier `fit` has folded a scale in
         try:
-            history = learned(
+            history = train_model(
                 held.model,
-                lambda epoch: weighted.batches(boundaries, size, asked.seed, epoch),
-                parts[1].batches(boundaries, size),
+                lambda epoch: train_rows.batches(boundaries, tokens, asked.seed, epoch),
+                watched_rows.batches(boundaries, tokens),
                 numbers,
                 asked,
                 **_loss_and_metric(train.problem_type),
@@ -349,31 +353,24 @@ class TextClassifierFitting(Fitted):
             return TextRegressorFitting(held), history
         return TextClassifierFitting(held), history
 
-    def _with_head(self, train: Targets) -> Held:
-        """What is held, with a model for these targets: a new head unless it has one."""
-        of, model = self.held, self.held.model
-        lengths = {key: of.options[key] for key in ("lengths",) if key in of.options}
+    def _prepare_head(self, train: Targets) -> Held:
+        """Returns the model to train, which gets a new head unless its own has these labels."""
+        held = self.held
+        old_head = held.model.head
         labels = None if train.problem_type == REGRESSION else train.classes
-        same = (
-            isinstance(model.head, ClassificationHead)
-            and (of.labels or None) == (labels or None)
-            and (model.head.problem_type or train.problem_type) == train.problem_type
-        )
-        if same:
-            return with_adapter(of, False)
+        if isinstance(old_head, ClassificationHead) and (held.labels or None) == (labels or None):
+            if old_head.problem_type in (None, train.problem_type):
+                return attach_adapter(held, False)
         head = ClassificationHead(
             1 if labels is None else len(labels),
             self._pooling(),
-            of.pooler_activation,
+            held.pooler_activation,
             problem_type=train.problem_type,
         )
-        model = model.transferred(head=head)
-        return with_adapter(
-            dataclasses.replace(of, model=model, labels=labels, options=lengths), True
-        )
+        return replace_head(held, head, labels)
 
     def _pooling(self) -> Any:
-        """The pooling of a new head: the old one's, the sentence encoder's, or the usual."""
+        """Returns the pooling of a new head: of the old head, of the exporter, or the usual."""
         old = getattr(self.held.model.head, "pooling", None)
         usual = "last" if isinstance(self.held.model, LanguageModel) else "token"
         return old or self.held.options.get("pooling", usual)
@@ -405,23 +402,25 @@ class TextRegressorFitting(TextClassifierFitting):
         head = getattr(published.model, "head", None)
         if not isinstance(head, ClassificationHead) or not _gives_number(head):
             return None
-        return cls(published.held_text_model())
+        return cls(published.read_text_model())
 
     def served(self) -> Any:
-        of = self.held
-        return TextRegressor(of.model, of.tokenizer, **of.options)
+        return TextRegressor(self.held.model, self.held.tokenizer, **self.held.options)
 
     def evaluate(self, data: Any, columns: Chosen = None) -> dict[str, float]:
-        """Errors, and the correlation of what is found with what is right."""
-        of = targets_of(data, columns, "regression", None, None)
-        values, found = np.array(of.values), self.served().values(of.texts)
-        varied = values.std() > 0 and found.std() > 0
+        """Returns errors, and the correlation of predicted with true numbers."""
+        targets = targets_of(data, columns, "regression", None, None)
+        true = np.array(targets.values)
+        predicted = self.served().values(targets.texts)
+        correlation = 0.0
+        if true.std() > 0 and predicted.std() > 0:
+            correlation = float(np.corrcoef(predicted, true)[0, 1])
         return {
-            "mean_absolute_error": float(np.abs(found - values).mean()),
-            "mean_squared_error": float(np.square(found - values).mean()),
-            "correlation": float(np.corrcoef(found, values)[0, 1]) if varied else 0.0,
-            "rows": len(of),
-            "left_out": sum(of.corpus.left_out.values()),
+            "mean_absolute_error": float(np.abs(predicted - true).mean()),
+            "mean_squared_error": float(np.square(predicted - true).mean()),
+            "correlation": correlation,
+            "rows": len(targets),
+            "left_out": sum(targets.corpus.left_out.values()),
         }
 
 
@@ -430,47 +429,47 @@ def _gives_number(head: ClassificationHead) -> bool:
 
 
 def _scale(held: Held, train: Targets) -> Scale:
-    """That of numbers, where the last layer is trained, and so can take it in afterwards."""
+    """Returns the scale of numbers if the last layer is trained, so that it can be folded in."""
     classes = held.model.head.classes
     if classes.quantization_mode or adapter_of(classes) or not classes.kernel.trainable:
         return Scale()
     return train.scale()
 
 
-def _longest(held: Held) -> int:
-    most = getattr(held.model, "most_positions", None) or LONGEST
-    return int(min(most, (held.options.get("lengths") or (LONGEST,))[-1]))
-
-
 @dataclasses.dataclass(frozen=True)
 class _Rows:
-    """Texts as ids, with what is learned of each and what it counts."""
+    """Texts as ids, with the labels or number and the weight of each text."""
 
     ids: tf.RaggedTensor
     values: Array
     weights: Array
     padding: int
-    cut: int
+    num_cut: int
 
     @classmethod
-    def of(cls, held: Held, part: Targets, scale: Scale) -> Self:
-        ids, cut = framed(held.tokenizer, part.texts, _longest(held))
-        values, weights = scale.scaled(part.array()), row_weights(part, None)
-        return cls(ids, values, weights, held.model.padding_id, int(np.sum(cut)))
+    def encode(cls, held: Held, targets: Targets, scale: Scale) -> Self:
+        """Encodes texts; the weight of each is 1."""
+        ids, is_cut = framed(held.tokenizer, targets.texts, longest_text(held))
+        values = scale.scaled(targets.array())
+        weights = row_weights(targets, None)
+        return cls(ids, values, weights, held.model.padding_id, int(np.sum(is_cut)))
 
     def batches(
-        self, boundaries: tuple[int, ...], size: int, seed: int | None = None, epoch: Any = None
+        self, boundaries: tuple[int, ...], tokens: int, seed: int | None = None, epoch: Any = None
     ) -> tf.data.Dataset:
-        # Numbers of the rows, not labels, go through the buckets, which know integers only.
+        """Returns batches of padded ids, values and weights."""
+        # Numbers of the rows, not labels, go through the buckets, which take integers only.
         rows = np.arange(len(self.values))
-        batches = bucketed_texts(self.ids, rows, boundaries, size, seed, epoch, self.padding)
-        values, weights = self.values, self.weights
+        batches = bucketed_texts(self.ids, rows, boundaries, tokens, seed, epoch, self.padding)
+        values = self.values
+        weights = self.weights
         return batches.map(
             lambda ids, row, real: (ids, tf.gather(values, row), real * tf.gather(weights, row))
         )
 
 
 def _loss_and_metric(problem_type: str) -> dict[str, Any]:
+    """Returns the arguments of `model.compile` for a kind of labels."""
     if problem_type == REGRESSION:
         error = keras.metrics.MeanAbsoluteError("mean_absolute_error", dtype="float32")
         squared = keras.losses.MeanSquaredError(dtype="float32")
@@ -483,12 +482,12 @@ def _loss_and_metric(problem_type: str) -> dict[str, Any]:
 
 
 def text_program(model: Any, tokenizer: Tokenizer, longest: int, classes: Classes) -> Program:
-    """Framed ids, padded with the model's id -> classes."""
+    """Returns the program from ids, with marks and padding, to classes."""
 
     def answer(ids: tf.Tensor, logits: tf.Tensor) -> dict[str, tf.Tensor]:
         return classes.answer(classes.probabilities(logits))
 
-    return _of_ids("text_classifier", model, tokenizer, longest, answer, "probabilities")
+    return id_program("text_classifier", model, tokenizer, longest, answer, "probabilities")
 
 
 TASKS = (

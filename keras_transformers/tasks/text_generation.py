@@ -1,6 +1,5 @@
-"""Text generation: a language model goes on with a raw text."""
+"""Text generation: a language model continues a raw text."""
 
-import copy
 import pathlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Self, Unpack
@@ -17,7 +16,7 @@ from keras_transformers.generation.request import Decodable, padding_of, vocabul
 from keras_transformers.generation.search import Search
 from keras_transformers.models import LanguageHead, LanguageModel
 from keras_transformers.pretrained.search import load_new_tokens, load_stop_strings
-from keras_transformers.tasks.documents import _OfTexts
+from keras_transformers.tasks.documents import UnlabelledTextFitting
 from keras_transformers.tasks.fitting import Fitted
 from keras_transformers.tasks.predictor import received
 from keras_transformers.tasks.predictor_folder import Published
@@ -25,9 +24,9 @@ from keras_transformers.tasks.registry import Task
 from keras_transformers.tasks.rounds import (
     Rounds,
     changed_search,
+    exportable_search,
     sequences_of,
     uniform,
-    without_draft,
 )
 from keras_transformers.tasks.served import (
     Saving,
@@ -51,7 +50,7 @@ from keras_transformers.tasks.text_signatures import ContinuationScores, GivenTe
 from keras_transformers.text import packed_documents
 
 NEW_TOKENS = 128  # of a continuation
-LENGTHS = (16, 64, 256, 1024, 4096)  # of prompts, where nothing else is said
+LENGTHS = (16, 64, 256, 1024, 4096)  # of prompts, by default
 DEFAULT_SEARCH = Sampling(temperature=0.8, top_p=0.95)
 RESULTS = {
     "text": tf.TensorSpec([None], tf.string),
@@ -64,7 +63,7 @@ class Prompts(NamedTuple):
     """The texts of a request as a generator reads them.
 
     Attributes:
-        ids: Token ids, START or what stands for it first, int32 `(batch, None)`.
+        ids: Token ids, with START or its replacement first, int32 `(batch, None)`.
         is_cut: Texts of which the beginning was cut off, bool `(batch,)`.
     """
 
@@ -92,36 +91,37 @@ class TextGenerator(Served):
     """A trained language model, its tokenizer and a search as one function from text to text.
 
     It takes UTF-8 strings `(batch,)`; after an empty one a new text begins. It gives a dict, each
-    `(batch,)`, of `text` string, the prompt and what follows; `continuation` string, what follows
-    alone; `finished` bool, whether the model ended the text; and `truncated` bool, whether the
-    beginning of the prompt was cut off. Marks such as END vanish from a text, also in a prompt.
-    Where the search finds n sequences (`n_best`, `num_samples`), these are of the best, or the
-    first, and there are `texts` and `continuations` of all besides, strings `(batch, n)`. For XLA
+    `(batch,)`, of `text` string, the prompt and its continuation; `continuation` string, the
+    continuation alone; `finished` bool, whether the model ended the text; and `truncated` bool,
+    whether the beginning of the prompt was cut off. Marks such as END vanish from a text, also in a
+    prompt. If the search finds n sequences (`n_best`, `num_samples`), these outputs are those of
+    the best, or the first, and `texts` and `continuations`, strings `(batch, n)`, hold all. For XLA
     prompts are sorted by length and padded to a few lengths and batch sizes, each compiled when it
-    is first met; what `save` writes can be called without XLA, see `Served`. A prompt is taken in
-    at once. The model's weights are shared, not copied.
+    is first used; the SavedModel that `save` writes can be called without XLA, see `Served`. The
+    model reads all tokens of a prompt at once. Its weights are shared, not copied.
 
     The signatures "tokens" and "score" of a SavedModel, `predict(scores=True)` and `score` give
-    log-probabilities of tokens, by the model alone, whatever the search makes of them.
+    log-probabilities of tokens. They are the model's own; settings of the search do not change
+    them.
 
     Args:
-        model: A `models.LanguageModel`, or any model with its `start_decoding` and `decode_step`;
-            and with its `log_probabilities`, where these are asked for.
+        model: A `models.LanguageModel`, or any model with its `start_decoding` and `decode_step`.
+            Scores need its `log_probabilities`, too.
         tokenizer: A `text.SentencePieceTokenizer`, best one trained with `lossless=True`, a
             `text.WordPieceTokenizer`, or a `text.BytePairTokenizer`.
         search: `Sampling(...)` (default: temperature 0.8, top_p 0.95), `Greedy()` or
             `BeamSearch(...)`.
         new_tokens: Most tokens of a continuation.
-        stop_strings: Strings, or one, at which a text ends besides END; they are cut off, with all
-            that their last token has behind them.
-        prompt_lengths: Lengths in tokens to which prompts are padded; of a prompt longer than the
-            last its end is used, and said so in `truncated`. By default 16, 64, 256 and so on, as
-            far as the model has positions; up to 4,096 where it has no limit.
+        stop_strings: Strings, or one, at which a text ends, as it does at END. They are cut off,
+            with the characters behind them in their last token.
+        prompt_lengths: Lengths in tokens to which prompts are padded. A longer prompt loses its
+            beginning, and `truncated` tells so. By default 16, 64, 256 and so on, as far as the
+            model has positions; up to 4,096 if it has no limit.
 
     Raises:
         ValueError: If `prompt_lengths` do not increase, `new_tokens` is not positive, the model has
-            too few positions for both, the tokenizer ids that are none of the model's, or one of
-            `stop_strings` is empty.
+            too few positions for both, the tokenizer has ids that the model does not know, or a
+            string of `stop_strings` is empty.
 
     Example:
     >>> from keras_transformers.export import TextGenerator
@@ -153,25 +153,27 @@ class TextGenerator(Served):
         positions = getattr(model, "most_decodable", None)
         room = None if positions is None else positions - new_tokens
         if prompt_lengths is None:
-            # Where not even the shortest prompt fits, the check below says so.
-            least = LENGTHS[0]
-            most = room if room is None else max(room, least)
-            prompt_lengths = lengths_up_to(most, LENGTHS, factor=4)
-        named = ("TextGenerator", model, tokenizer, prompt_lengths, LENGTHS, "prompt_lengths")
-        lengths = lengths_for(*named)
+            # If not even the shortest prompt fits, the check below says so.
+            longest = None if room is None else max(room, LENGTHS[0])
+            prompt_lengths = lengths_up_to(longest, LENGTHS, factor=4)
+        lengths = lengths_for(
+            "TextGenerator", model, tokenizer, prompt_lengths, LENGTHS, "prompt_lengths"
+        )
         if room is not None and lengths[-1] > room:
             raise ValueError(
                 f"TextGenerator: the model's {positions} positions must hold the longest of "
                 f"`prompt_lengths` and `new_tokens`. Received: prompt_lengths={lengths}, "
                 f"new_tokens={new_tokens}"
             )
-        search = without_draft("TextGenerator", search or DEFAULT_SEARCH)
+        search = exportable_search("TextGenerator", search or DEFAULT_SEARCH)
         search.constraints.check_no_ratio("TextGenerator: without a source")
         if not model.built:
             model(tf.ones((1, 1), tf.int32))
         self.tokenizer = tokenizer
-        self.padding, self.lengths = padding_of(model), lengths
-        self.search, self.new_tokens = search, new_tokens
+        self.padding = padding_of(model)
+        self.lengths = lengths
+        self.search = search
+        self.new_tokens = new_tokens
         self.make_seed(search)
         self.results = RESULTS
         if (number := sequences_of(search)) > 1:
@@ -191,16 +193,16 @@ class TextGenerator(Served):
         return () if self._stop is None else self._stop.strings
 
     def token_ids(self, text: tf.Tensor) -> tf.RaggedTensor:
-        """Tokenizes strings `(batch,)`; int32 `(batch, None)` without marks."""
+        """Tokenizes strings `(batch,)` to int32 `(batch, None)`, without marks."""
         ids = self.tokenizer.tokenize(text)
-        # A prompt may name the token of padding, which would leave a choice to the search.
+        # A prompt may contain the token of padding, at which the search would choose another token.
         return tf.ragged.boolean_mask(ids, ids != self.padding)
 
     def beginnings(self, is_empty: tf.Tensor) -> tf.RaggedTensor | tf.Tensor:
-        """Returns what stands before the first tokens of texts, `(batch, None)`.
+        """Returns the ids before the first tokens of texts, `(batch, None)`.
 
-        That is START. Without START it is END for the rows in which nothing else would stand before
-        the first token that is chosen or scored.
+        The id is START. Without START it is END for the rows in which no other token would stand
+        before the first token that is chosen or scored.
 
         Args:
             is_empty: Bool `(batch,)`, True for those rows.
@@ -225,7 +227,7 @@ class TextGenerator(Served):
         return {**outputs, "truncated": prompts.is_cut}
 
     def encode(self, text: tf.Tensor) -> Prompts:
-        """Tokenizes texts; of a long one the end stays."""
+        """Tokenizes texts; a long one keeps its end."""
         text, is_shortened = bounded(text, self.longest, end=True)
         ids = self.token_ids(text)
         lengths = ids.row_lengths()
@@ -233,7 +235,7 @@ class TextGenerator(Served):
         return Prompts(prompts, (lengths > self.longest) | is_shortened)
 
     def _split_start(self, ids: tf.RaggedTensor, rounds: Rounds) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns the first tokens of prompts, `(batch, 1)`, and the others, with room behind."""
+        """Returns the first tokens of prompts, `(batch, 1)`, and the rest, with room behind."""
         prompts = rounds.padded(ids, [length + 1 for length in self.lengths], self.padding)
         widths = [[0, 0], [0, self.new_tokens]]
         return prompts[:, :1], tf.pad(prompts[:, 1:], widths, constant_values=self.padding)
@@ -266,7 +268,8 @@ class TextGenerator(Served):
         if self._stop is not None:
             rest = tf.strings.regex_replace(rest, self._stop.pattern, "", replace_global=False)
             texts = tf.strings.join([tf.repeat(prompts, number), rest])
-        texts, rest = tf.reshape(texts, [-1, number]), tf.reshape(rest, [-1, number])
+        texts = tf.reshape(texts, [-1, number])
+        rest = tf.reshape(rest, [-1, number])
         best = {"text": texts[:, 0], "continuation": rest[:, 0], "finished": finished[:, 0]}
         return best if number == 1 else best | {"texts": texts, "continuations": rest}
 
@@ -286,10 +289,11 @@ class TextGenerator(Served):
 
         `forced` holds the padded ids of prompts without START.
         """
-        # Each text's limit follows from its own prompt, whatever it is padded to: what it becomes
-        # must not depend on its neighbours in the batch.
-        most = tf.reduce_sum(tf.cast(forced != self.padding, tf.int32), axis=1) + self.new_tokens
-        fewest, _ = self.search.constraints.limits(tf.zeros_like(most))
+        # The limit of a text follows from its own prompt, without padding. So a text does not
+        # depend on its neighbours in the batch.
+        lengths = tf.reduce_sum(tf.cast(forced != self.padding, tf.int32), axis=1)
+        limits = lengths + self.new_tokens
+        fewest, _ = self.search.constraints.limits(tf.zeros_like(limits))
         request = Request(
             forced,
             start,
@@ -299,14 +303,16 @@ class TextGenerator(Served):
             draws,
             prompt_length,
             self.padding,
-            cut_lengths=most,
+            cut_lengths=limits,
             prompt_scores=False,
             stop_table=self._stop_table,
         )
         decoded = decode(self.model, forced, self.search, request, stages)
-        tokens, finished = decoded["tokens"], decoded["finished"]
-        several = len(tokens.shape) == 3
-        return (tokens, finished) if several else (tokens[:, None], finished[:, None])
+        tokens = decoded["tokens"]
+        finished = decoded["finished"]
+        if len(tokens.shape) == 2:  # one text for each prompt
+            return tokens[:, None], finished[:, None]
+        return tokens, finished
 
     def changed(
         self,
@@ -316,7 +322,7 @@ class TextGenerator(Served):
         n_best: int | None = None,
         stop_strings: str | Sequence[str] | None = None,
     ) -> "TextGenerator":
-        """Returns one with the same model and tokenizer that writes by other settings.
+        """Returns a generator with the same model and tokenizer, and other settings.
 
         Args:
             new_tokens, search, seed, n_best, stop_strings: As `TextGeneratorPredictor.predict`
@@ -329,7 +335,7 @@ class TextGenerator(Served):
         return TextGenerator(self.model, self.tokenizer, search, number, lengths, stop)
 
     def stream(self, prompt: str | bytes, tokens_at_a_time: int | None = None) -> TextStream:
-        """Goes on with one text, and hands over what follows it while it is written.
+        """Continues one text, and hands over the continuation while it is written.
 
         The pieces are the continuation that a call gives for the text alone.
 
@@ -361,7 +367,8 @@ class TextGenerator(Served):
         start, forced = self._split_start(prompts.ids, self.compiled_rounds)
         numbers = self.row_numbers(prompts.ids)
         draws = uniform(self.search, forced.shape[1], numbers, self.seed)
-        forced, size = forced.numpy(), forced.shape[1] - self.new_tokens
+        size = forced.shape[1] - self.new_tokens
+        forced = forced.numpy()
         parts = run_in_parts(
             "TextGenerator",
             self.model,
@@ -384,12 +391,13 @@ class TextGenerator(Served):
             texts = self._text(tf.ragged.constant(rows, tf.int32).to_tensor(self.padding)).numpy()
             return [text[len(begin) :].decode("utf-8", "replace") for text in texts]
 
-        byte, shown = byte_id(self.tokenizer), begin.decode("utf-8", "replace")
+        prompt_text = begin.decode("utf-8", "replace")
         is_cut = bool(prompts.is_cut[0])
-        return TextStream(parts, texts_of, byte, shown, is_cut, self.stop_strings)
+        byte = byte_id(self.tokenizer)
+        return TextStream(parts, texts_of, byte, prompt_text, is_cut, self.stop_strings)
 
     def write(self, prompts: Sequence[str]) -> list[str]:
-        """Goes on with a list of str; returns the prompts with what follows."""
+        """Continues a list of str; returns the prompts with their continuations."""
         return [text.decode() for text in self(strings(prompts))["text"].numpy()]
 
     def score(
@@ -435,16 +443,16 @@ def text_generator(
     >>> sorted(served(text=tf.constant(["a cat"])))
     ['continuation', 'finished', 'text', 'truncated']
     """
-    made = TextGenerator(model, tokenizer, search, new_tokens, prompt_lengths, stop_strings)
-    return made.save(path, **saving)
+    generator = TextGenerator(model, tokenizer, search, new_tokens, prompt_lengths, stop_strings)
+    return generator.save(path, **saving)
 
 
 class TextGeneratorPredictor(TextPredictor):
-    """Goes on with a text: a str, prompt and continuation; with `details` a dict.
+    """Continues a text: a str, prompt and continuation; with `details` a dict.
 
-    That has `text`, `continuation`, `finished`, whether the model ended the text, and `truncated`,
-    whether the beginning of the prompt was cut off. `predict(texts, scores=True)` adds how probable
-    the model finds what it writes, and `score` says it of other texts.
+    The dict has `text`, `continuation`, `finished`, whether the model ended the text, and
+    `truncated`, whether the beginning of the prompt was cut off. `predict(texts, scores=True)` adds
+    the log-probabilities of the continuation, and `score` gives those of other texts.
 
     Example:
     >>> import tensorflow as tf
@@ -454,7 +462,7 @@ class TextGeneratorPredictor(TextPredictor):
     """
 
     kind = "text_generator"
-    _tells = False  # of tokens
+    _tells = False  # whether answers have scores
 
     def predict(
         self,
@@ -469,39 +477,39 @@ class TextGeneratorPredictor(TextPredictor):
         stop_strings: str | Sequence[str] | None = None,
         scores: bool = False,
     ) -> Any:
-        """Goes on with one text, or many.
+        """Continues one text, or many.
 
         Args:
             raw, batch_size, verbose, details: As `Predictor.predict` takes them.
-            new_tokens: Most tokens of a continuation; by default as it was loaded.
-            search: `Greedy()`, `BeamSearch(...)` or `Sampling(...)` in place of the one that it was
-                loaded with, whose boundaries it takes (END, tokens that come first), and whose
-                constraints if it has none of its own. Each new search compiles anew.
-            seed: Seed of what is drawn, for the same texts every time. The random numbers of a text
-                follow from the seed and its place among all, whatever `batch_size` is.
-            n_best: Number of texts for each; a list of them is then the answer, best first, or in
-                the order in which they were drawn.
-            stop_strings: Strings, or one, at which a text ends besides END; they are cut off. By
-                default those that it was loaded with; () for none. New ones compile anew.
-            scores: Whether to say how probable the model finds what it writes. Adds to what
-                `details` gives `tokens`, a list of `(piece, log-probability)` of the continuation,
-                END the last where the model chose it, and `log_probability`, their sum. The
-                probabilities are the model's own, whatever `search` makes of them.
+            new_tokens: Most tokens of a continuation; by default the number of the loaded model.
+            search: `Greedy()`, `BeamSearch(...)` or `Sampling(...)` in place of the loaded model's
+                search. It takes the boundaries of that search (END, tokens that come first), and
+                its constraints if it has none of its own. Each new search compiles anew.
+            seed: Seed of the samples, for the same texts every time. The random numbers of a text
+                follow from the seed and the number of the text, whatever `batch_size` is.
+            n_best: Number of texts for each prompt. The answer is then a list of them, the best
+                first, or in the order in which they were drawn.
+            stop_strings: Strings, or one, at which a text ends, as it does at END; they are cut
+                off. By default those of the loaded model; () for none. New ones compile anew.
+            scores: Whether to add scores to the outputs of `details`: `tokens`, a list of `(piece,
+                log-probability)` of the continuation, with END if the model chose it, and
+                `log_probability`, their sum. The probabilities are the model's own; the search does
+                not change them.
 
         Returns:
             A str, or with `n_best` a list of str; for many texts a list of those. With `details` or
-            `scores` a dict in place of a str or a list; where there are several texts for each, it
-            has also `texts` and `continuations`, lists, and with `scores` `log_probabilities` and
-            `all_tokens`, lists, of all these texts; the others are of the first.
+            `scores` a dict in place of a str or a list. If there are several texts for each prompt,
+            the dict also has the lists `texts` and `continuations`, and with `scores` the lists
+            `log_probabilities` and `all_tokens`; its other entries are those of the first text.
 
         Raises:
-            ValueError: If an item is no text, a setting is impossible, or one is given and there is
+            ValueError: If an item is no text, a setting is impossible, or there are settings and
                 only a SavedModel, whose settings are fixed.
-            AttributeError: If what was exported cannot give `scores`.
+            AttributeError: If the export cannot give `scores`.
         """
-        writing = self._writing(new_tokens, search, seed, n_best, stop_strings)
-        chosen = writing.telling(scores)
-        return super(TextGeneratorPredictor, chosen).predict(raw, batch_size, verbose, details)
+        predictor = self._change_settings(new_tokens, search, seed, n_best, stop_strings)
+        predictor = predictor.telling(scores)
+        return super(TextGeneratorPredictor, predictor).predict(raw, batch_size, verbose, details)
 
     def each(
         self,
@@ -516,20 +524,18 @@ class TextGeneratorPredictor(TextPredictor):
         stop_strings: str | Sequence[str] | None = None,
         scores: bool = False,
     ) -> Iterator[Any]:
-        """As `Predictor.each`, with what `predict` takes besides."""
-        writing = self._writing(new_tokens, search, seed, n_best, stop_strings)
-        chosen = writing.telling(scores)
-        return super(TextGeneratorPredictor, chosen).each(items, batch_size, verbose, details)
+        """Yields answers as `Predictor.each` does, with the arguments of `predict`."""
+        predictor = self._change_settings(new_tokens, search, seed, n_best, stop_strings)
+        predictor = predictor.telling(scores)
+        return super(TextGeneratorPredictor, predictor).each(items, batch_size, verbose, details)
 
     def telling(self, scores: bool = True) -> Self:
         """Returns the predictor whose answers have `scores`, see `predict`; itself if False."""
         if not scores or self._tells:
             return self
-        made = copy.copy(self)
-        made._drawing = self._drawing or self._run
-        made._run = self._function("tokens", ("text",))
-        made._tells = True
-        return made
+        predictor = self._replace_function(self._find_function("tokens", ("text",)))
+        predictor._tells = True
+        return predictor
 
     def score(
         self,
@@ -537,18 +543,19 @@ class TextGeneratorPredictor(TextPredictor):
         prompts: Sequence[str | bytes] | None = None,
         batch_size: int | None = None,
     ) -> list[dict[str, Any]]:
-        """Computes how probable texts are, by the model.
+        """Computes the log-probabilities of texts by the model.
 
-        Prompt and text become tokens together. Those of the prompt are the ones that it would have
-        alone, up to the first that differs; a token in which the prompt ends belongs to the text.
-        START stands before the first token, as when the model writes. A tokenizer without START, as
-        GPT-2's, has END there if there is no prompt: the text follows on the end of another. END
-        behind a text does not count, unless the text contains it (`"... <|endoftext|>"`).
+        Prompt and text become tokens together. The tokens of the prompt are those that it would
+        have alone, up to the first that differs; a token in which the prompt ends belongs to the
+        text. START stands before the first token, as when the model writes. A tokenizer without
+        START, as GPT-2's, has END there if there is no prompt: the text follows on the end of
+        another. END behind a text does not count, unless the text contains it (`"...
+        <|endoftext|>"`).
 
         Args:
-            texts: Texts, a list.
-            prompts: What stands before each, a list as long, in which "" is nothing; None for
-                nothing before any.
+            texts: A list of texts.
+            prompts: A list of the prompts before the texts, in which "" is no prompt; None for no
+                prompts.
             batch_size: Texts of a request; by default 1,024.
 
         Returns:
@@ -560,17 +567,17 @@ class TextGeneratorPredictor(TextPredictor):
 
         Raises:
             ValueError: If the lists differ in length, or an item is no text.
-            AttributeError: If what was exported cannot score.
+            AttributeError: If the export cannot score.
         """
         sides = [texts] if prompts is None else [texts, prompts]
         if any(isinstance(side, str | bytes) or len(side) != len(texts) for side in sides):
-            shown = [side if isinstance(side, str | bytes) else len(side) for side in sides]
+            sizes = [side if isinstance(side, str | bytes) else len(side) for side in sides]
             raise ValueError(
                 "score: `texts` must be a list, and `prompts` None or a list as long. "
-                f"{received(shown)}"
+                f"{received(sizes)}"
             )
-        score = self._function("score", ("text", "prompt"))
-        return self._scores(score, [texts, prompts or [""] * len(texts)], batch_size)
+        score = self._find_function("score", ("text", "prompt"))
+        return self._score_items(score, [texts, prompts or [""] * len(texts)], batch_size)
 
     def stream(
         self,
@@ -581,14 +588,14 @@ class TextGeneratorPredictor(TextPredictor):
         tokens_at_a_time: int | None = None,
         stop_strings: str | Sequence[str] | None = None,
     ) -> TextStream:
-        """Goes on with one text, and hands over what follows it while it is written.
+        """Continues one text, and hands over the continuation while it is written.
 
         Args:
             prompt: The text.
             new_tokens, search, seed, stop_strings: As `predict` takes them; `Greedy()` or
                 `Sampling(...)` of one sample.
-            tokens_at_a_time: Most tokens that are chosen between two looks at them. By default the
-                first comes alone, and then as many as take about a tenth of a second.
+            tokens_at_a_time: Most tokens that are chosen before they are handed over. By default
+                the first comes alone, and then as many as take about a tenth of a second.
 
         Returns:
             An iterator of str. Joined, they are the `continuation` of `predict`, by the same seed.
@@ -613,28 +620,32 @@ class TextGeneratorPredictor(TextPredictor):
         >>> "".join(pieces) == details["continuation"]
         True
         """
-        writing = self._writing(new_tokens, search, seed, None, stop_strings)
-        return writing._streamed(prompt, tokens_at_a_time)
+        predictor = self._change_settings(new_tokens, search, seed, None, stop_strings)
+        return predictor._stream_text(prompt, tokens_at_a_time)
 
     def _answer(self, row: dict[str, Any], details: bool) -> Any:
-        every = [text_of(text) for text in row["texts"]] if "texts" in row else []
+        texts = [text_of(text) for text in row["texts"]] if "texts" in row else []
         if not details and not self._tells:
             best = text_of(row["text"])
-            return (every or [best]) if self._lists else best
-        texts: dict[str, Any] = {name: text_of(row[name]) for name in ("text", "continuation")}
-        texts |= {name: bool(row[name]) for name in ("finished", "truncated")}
-        if every:
-            texts["texts"] = every
-            texts["continuations"] = [text_of(text) for text in row["continuations"]]
+            return (texts or [best]) if self._lists else best
+        answer: dict[str, Any] = {
+            "text": text_of(row["text"]),
+            "continuation": text_of(row["continuation"]),
+            "finished": bool(row["finished"]),
+            "truncated": bool(row["truncated"]),
+        }
+        if texts:
+            answer["texts"] = texts
+            answer["continuations"] = [text_of(text) for text in row["continuations"]]
         if self._tells:
-            texts |= scores_of(row)
-            if every:
-                texts |= _scores_of_all(row)
-        return texts
+            answer |= scores_of(row)
+            if texts:
+                answer |= _scores_of_all(row)
+        return answer
 
 
 def _scores_of_all(row: dict[str, Any]) -> dict[str, Any]:
-    """Returns the same of all texts that were written for one prompt."""
+    """Returns the scores of all texts that were written for one prompt."""
     rows = zip(row["all_tokens"], row["all_log_probabilities"], strict=True)
     return {
         "log_probabilities": row["all_log_probability"].tolist(),
@@ -642,8 +653,8 @@ def _scores_of_all(row: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-class LanguageModelFitting(_OfTexts):
-    """A language model, which goes on with texts.
+class LanguageModelFitting(UnlabelledTextFitting):
+    """A language model, which continues texts.
 
     Example:
     >>> from keras_transformers.fitting import LanguageModelFitting
@@ -656,17 +667,19 @@ class LanguageModelFitting(_OfTexts):
 
     @classmethod
     def from_published(cls, published: Published) -> Fitted | None:
-        model, folder, new_tokens = published.model, published.folder, published.new_tokens
+        model = published.model
+        folder = published.folder
+        new_tokens = published.new_tokens
         if not isinstance(model, LanguageModel) or not isinstance(model.head, LanguageHead | None):
             return None
         if new_tokens is None:
-            # Half the positions are left for the prompt, if there are few.
+            # If there are few positions, half of them are for the prompt.
             new_tokens = load_new_tokens(folder, after_prompt=True) or NEW_TOKENS
             new_tokens = min(new_tokens, (model.most_decodable or 2 * new_tokens) // 2)
         options = {"search": pretrained.load_search(folder), "new_tokens": new_tokens}
         if stop_strings := load_stop_strings(folder):
             options["stop_strings"] = stop_strings
-        return cls(published.held_text_model(options))
+        return cls(published.read_text_model(options))
 
     @classmethod
     def options_of_run(

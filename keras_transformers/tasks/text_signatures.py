@@ -1,4 +1,4 @@
-"""Further signatures of exporters that write text: how probable each token is."""
+"""Further signatures of exporters that write text: log-probabilities of tokens."""
 
 from typing import Any
 
@@ -51,8 +51,9 @@ class TextSignature:
             each row, and `log_probability` `(...)`.
         """
         numbers = tf.reduce_sum(tf.cast(counts, tf.int32), axis=-1)
-        longest = tf.maximum(tf.reduce_max(numbers), 0)  # of no row it is the least integer
-        counts, values = counts[..., :longest], tf.where(counts, values, 0.0)[..., :longest]
+        longest = tf.maximum(tf.reduce_max(numbers), 0)  # without a row it is the least integer
+        values = tf.where(counts, values, 0.0)[..., :longest]
+        counts = counts[..., :longest]
         pieces = self.pieces(tf.where(counts, ids[..., :longest], 0))
         return {
             "tokens": tf.where(counts, pieces, ""),
@@ -62,10 +63,10 @@ class TextSignature:
 
 
 class PieceNames:
-    """Looks up the pieces of ids, in a constant that is made for the first of them.
+    """A function from ids to pieces, by a constant that is made when it is first called.
 
     Args:
-        tokenizer: The tokenizer whose pieces they are.
+        tokenizer: The tokenizer of the pieces.
     """
 
     def __init__(self, tokenizer: Any) -> None:
@@ -112,23 +113,23 @@ class GivenTexts(TextSignature):
 
     def answer(self, text: tf.Tensor, prompt: tf.Tensor, rounds: Rounds) -> dict[str, tf.Tensor]:
         generator = self.exporter
-        most = generator.lengths[-1] + generator.new_tokens
-        rows, numbers, truncated = self._rows(text, prompt, most)
+        limit = generator.longest + generator.new_tokens
+        rows, numbers, truncated = self._rows(text, prompt, limit)
         begins = rows.row_lengths() - numbers
         longest = tf.maximum(tf.reduce_max(numbers), 0)
-        lengths = [length + 1 for length in (*generator.lengths, most)]
+        lengths = [length + 1 for length in (*generator.lengths, limit)]
 
         def compute(
             rows: tf.RaggedTensor, begins: tf.Tensor, numbers: tf.Tensor
         ) -> dict[str, tf.Tensor]:
             ids = rounds.padded(rows, lengths, generator.padding)
-            short = tf.maximum(2 - tf.shape(ids)[1], 0)  # a kernel may refuse no position
-            ids = tf.pad(ids, [[0, 0], [0, short]], constant_values=generator.padding)
-            found = rounds.program(generator.model.log_probabilities)(ids)
+            missing = tf.maximum(2 - tf.shape(ids)[1], 0)  # a kernel may refuse zero positions
+            ids = tf.pad(ids, [[0, 0], [0, missing]], constant_values=generator.padding)
+            log_probabilities = rounds.program(generator.model.log_probabilities)(ids)
             columns = tf.range(longest, dtype=tf.int64)
-            last = tf.cast(tf.shape(found)[1] - 1, tf.int64)
+            last = tf.cast(tf.shape(log_probabilities)[1] - 1, tf.int64)
             columns = tf.minimum(begins[:, None] - 1 + columns, last)
-            values = tf.gather(found, columns, batch_dims=1)
+            values = tf.gather(log_probabilities, columns, batch_dims=1)
             counts = tf.range(longest, dtype=tf.int64) < numbers[:, None]
             return {"log_probabilities": tf.where(counts, values, 0.0)}
 
@@ -149,40 +150,42 @@ class GivenTexts(TextSignature):
         }
 
     def _rows(
-        self, text: tf.Tensor, prompt: tf.Tensor, most: int
+        self, text: tf.Tensor, prompt: tf.Tensor, limit: int
     ) -> tuple[tf.RaggedTensor, tf.Tensor, tf.Tensor]:
-        """Returns the tokens that the model reads of prompts and texts.
+        """Returns the tokens of prompts and texts that the model reads.
 
         Args:
             text, prompt: Strings `(batch,)`.
-            most: Most tokens of a prompt and its text.
+            limit: Most tokens of a prompt and its text.
 
         Returns:
-            int32 `(batch, None)`, START or what stands for it first; int64 `(batch,)`, how many of
-            them at the end of each row are the text's; and bool `(batch,)`, where some are cut off.
+            The tokens, int32 `(batch, None)`, with START or its replacement first; the number of
+            tokens of the text at the end of each row, int64 `(batch,)`; and the rows of which
+            tokens are cut off, bool `(batch,)`.
         """
         generator = self.exporter
-        text, is_text_cut = bounded(text, most)
-        prompt, is_prompt_cut = bounded(prompt, most, end=True)
+        text, is_text_cut = bounded(text, limit)
+        prompt, is_prompt_cut = bounded(prompt, limit, end=True)
         ids = generator.token_ids(prompt + text)
-        size, before = ids.row_lengths(), _common(ids, generator.token_ids(prompt))
-        of_text = tf.minimum(size - before, most)
-        of_prompt = tf.minimum(before, most - of_text)
+        size = ids.row_lengths()
+        prompt_size = _count_common(ids, generator.token_ids(prompt))
+        text_length = tf.minimum(size - prompt_size, limit)
+        prompt_length = tf.minimum(prompt_size, limit - text_length)
         positions = tf.ragged.range(size).flat_values
-        first, last = (
-            tf.gather(limit, ids.value_rowids()) for limit in (before - of_prompt, before + of_text)
-        )
+        first = tf.gather(prompt_size - prompt_length, ids.value_rowids())
+        last = tf.gather(prompt_size + text_length, ids.value_rowids())
         is_read = (positions >= first) & (positions < last)
-        read = tf.ragged.boolean_mask(ids, ids.with_flat_values(is_read))
-        rows = tf.concat([generator.beginnings(of_prompt == 0), read], axis=1)
-        return rows, of_text, (of_prompt + of_text < size) | is_text_cut | is_prompt_cut
+        read_ids = tf.ragged.boolean_mask(ids, ids.with_flat_values(is_read))
+        rows = tf.concat([generator.beginnings(prompt_length == 0), read_ids], axis=1)
+        is_cut = (prompt_length + text_length < size) | is_text_cut | is_prompt_cut
+        return rows, text_length, is_cut
 
 
-def _common(ids: tf.RaggedTensor, others: tf.RaggedTensor) -> tf.Tensor:
+def _count_common(first: tf.RaggedTensor, second: tf.RaggedTensor) -> tf.Tensor:
     """Counts the tokens with which both of two rows begin, int64 `(batch,)`."""
-    second = others.to_tensor(-2)
+    second = second.to_tensor(-2)
     width = tf.shape(second)[1]
-    first = ids.to_tensor(-1)[:, :width]
+    first = first.to_tensor(-1)[:, :width]
     first = tf.pad(first, [[0, 0], [0, width - tf.shape(first)[1]]], constant_values=-1)
     is_same = tf.cast(first == second, tf.int64)
     return tf.reduce_sum(tf.math.cumprod(is_same, axis=1), axis=1)
@@ -191,14 +194,14 @@ def _common(ids: tf.RaggedTensor, others: tf.RaggedTensor) -> tf.Tensor:
 class ContinuationScores(TextSignature):
     """The signature "tokens" of a `TextGenerator`.
 
-    It takes `text`, as `serving_default`, and gives besides what that gives `tokens`, strings, and
-    `log_probabilities`, float32, both `(batch, length)`: the tokens of `continuation` and how
-    probable the model finds each after those before it, END the last where the model chose it; ""
-    and 0 behind the last. `log_probability`, float32 `(batch,)`, is their sum. Where the search
-    gives n texts, there are `all_tokens` and `all_log_probabilities` `(batch, n, length)`, and
-    `all_log_probability` `(batch, n)`. Probabilities are the model's own, the softmax of its
+    It takes `text`, as `serving_default`, and gives its outputs and more: `tokens`, strings, and
+    `log_probabilities`, float32, both `(batch, length)`, the tokens of `continuation` and their
+    log-probabilities after the tokens before them. END is the last token if the model chose it;
+    behind the last stand "" and 0. `log_probability`, float32 `(batch,)`, is their sum. If the
+    search gives n texts, there are `all_tokens` and `all_log_probabilities` `(batch, n, length)`,
+    and `all_log_probability` `(batch, n)`. Probabilities are the model's own, the softmax of its
     logits: temperature, penalties and constraints of the search do not change them. An END that the
-    search forces at the limit is left out.
+    search forces at the limit does not count.
 
     Args:
         generator: The `TextGenerator`, whose model, tokenizer and search are used.
@@ -209,7 +212,8 @@ class ContinuationScores(TextSignature):
 
     def answer(self, text: tf.Tensor, rounds: Rounds) -> dict[str, tf.Tensor]:
         generator = self.exporter
-        number, width = sequences_of(generator.search), generator.new_tokens
+        number = sequences_of(generator.search)
+        width = generator.new_tokens
         prompts = generator.encode(text)
 
         def write(ids: tf.RaggedTensor, numbers: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -224,12 +228,13 @@ class ContinuationScores(TextSignature):
         numbers = generator.row_numbers(prompts.ids)
         answer = rounds.run_by_length(write, prompts.ids, results, numbers)
         answer["truncated"] = prompts.is_cut
-        ids, values = answer.pop("ids"), answer.pop("log_probabilities")
+        ids = answer.pop("ids")
+        values = answer.pop("log_probabilities")
         is_real = (ids != generator.padding) & ~self._is_forced_end(ids)
         scores = self.score_tokens(ids, values, is_real)
-        answer |= {name: of_all[:, 0] for name, of_all in scores.items()}
+        answer |= {name: values[:, 0] for name, values in scores.items()}
         if number > 1:
-            answer |= {f"all_{name}": of_all for name, of_all in scores.items()}
+            answer |= {f"all_{name}": values for name, values in scores.items()}
         return answer
 
     def _score_written(self, written: Any, rounds: Rounds) -> dict[str, tf.Tensor]:
@@ -243,13 +248,14 @@ class ContinuationScores(TextSignature):
         start, prompts, tokens, _ = written
         lengths = tf.reduce_sum(tf.cast(prompts != generator.padding, tf.int32), axis=1)
         positions = lengths[:, None] + tf.range(generator.new_tokens)
-        ids, values = [], []
-        # One after the other: logits of all n at once would need n times the memory.
+        ids = []
+        values = []
+        # The logits of all n sequences at once would need n times the memory.
         for i in range(sequences_of(generator.search)):
             rows = tf.concat([start, tokens[:, i]], axis=1)
-            found = rounds.program(generator.model.log_probabilities)(rows)
+            log_probabilities = rounds.program(generator.model.log_probabilities)(rows)
             ids.append(tf.gather(tokens[:, i], positions, batch_dims=1))
-            values.append(tf.gather(found, positions, batch_dims=1))
+            values.append(tf.gather(log_probabilities, positions, batch_dims=1))
         return {"ids": tf.stack(ids, axis=1), "log_probabilities": tf.stack(values, axis=1)}
 
     def _is_forced_end(self, ids: tf.Tensor) -> tf.Tensor:

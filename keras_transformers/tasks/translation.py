@@ -34,19 +34,20 @@ from keras_transformers.pretrained.search import load_new_tokens, load_stop_stri
 from keras_transformers.tasks.fitting import (
     Asked,
     Fitted,
-    in_two,
-    learned,
+    attach_adapter,
+    bucket_texts,
+    hold_out_part,
     split_parts,
-    with_adapter,
+    train_model,
 )
 from keras_transformers.tasks.predictor_folder import SHORTLIST, Held, Published
 from keras_transformers.tasks.registry import Task
 from keras_transformers.tasks.rounds import (
     Rounds,
     changed_search,
+    exportable_search,
     sequences_of,
     uniform,
-    without_draft,
 )
 from keras_transformers.tasks.served import Saving, Served, Signature, bounded, lengths_for, strings
 from keras_transformers.tasks.text_predictor import TextStream, byte_id
@@ -65,12 +66,11 @@ from keras_transformers.tasks.translation_signatures import (
     TokenScores,
 )
 from keras_transformers.text import PairCorpus, bucketed, read_pairs
-from keras_transformers.text.batching import boundaries_for, within
 from keras_transformers.text.tokenizers import Context, cutter_of_targets, in_marks
 from keras_transformers.training import score_translations, sentence_chrf, token_learning
 
 REQUEST = tf.TensorSpec([None], tf.string, name="text")
-LENGTHS = (16, 32, 64, 128, 256, 512)  # of sources, where nothing else is said
+LENGTHS = (16, 32, 64, 128, 256, 512)  # of sources, by default
 RESULTS = {
     "translation": tf.TensorSpec([None], tf.string),
     "score": tf.TensorSpec([None], tf.float32),
@@ -99,39 +99,39 @@ class Translator(Served):
     search's, `finished` bool, whether the model ended the translation itself, and `truncated` bool,
     whether the end of the sentence was cut off, each `(batch,)`. An empty sentence gets an empty
     translation. Where the search finds n sequences (`n_best`, `num_samples`), these are of the
-    best, or the first, and there are `translations` string and `scores` float32 of all besides,
-    `(batch, n)`. The translation of one of n ids, marks included, is cut after `min(2 n + 10, n +
-    50)` tokens (n + 50: Vaswani et al. 2017, section 6.1), or after as many as `new_tokens` and the
-    search's `min_length` say; `finished` is False then. For XLA sentences are sorted by length and
-    padded to a few lengths and batch sizes, each compiled when it is first met; what `save` writes
-    can be called without XLA, see `Served`. The model's weights are shared, not copied: used during
-    training it translates with the weights of the moment.
+    best, or the first; `translations` string and `scores` float32, `(batch, n)`, hold all. The
+    translation of n ids, marks included, is cut after `min(2 n + 10, n + 50)` tokens (n + 50:
+    Vaswani et al. 2017, section 6.1), or after the number that `new_tokens` and the search's
+    `min_length` set; `finished` is False then. For XLA sentences are sorted by length and padded to
+    a few lengths and batch sizes, each compiled when it is first used; the SavedModel that `save`
+    writes can be called without XLA, see `Served`. The model's weights are shared, not copied:
+    during training it translates with the current weights.
 
-    Where the tokenizer has marks of languages and no `target`, it takes `target_language` besides,
+    If the tokenizer has marks of languages and no `target`, a further input is `target_language`,
     strings `(batch,)`, the code of a language for each sentence. With a target, as of
-    `tokenizer.towards("de")`, it takes texts alone. No mark stands in a translation.
+    `tokenizer.towards("de")`, there is no such input. A translation contains no marks.
 
-    Where the vocabulary has a mark of previous sentences (`<context2>`), a text can have so many in
-    front, the nearest last and U+001E behind each, as `contexts.in_context` writes it. The last
-    sentence is translated; of the others the oldest go where there is no room.
+    If the vocabulary has a mark of previous sentences (`<context2>`), a text can have that number
+    of sentences in front, the nearest last and U+001E behind each, as `contexts.in_context` writes
+    it. The last sentence is translated; the oldest of the others are dropped if there is no room.
 
     Args:
         model: A `models.Transformer`, or any model with its `start_decoding` and `decode_step`.
         tokenizer: A `text.SentencePieceTokenizer`, `text.PieceTokenizer`, `text.MarianTokenizer` or
             `text.BytePairTokenizer`, whose padding is the model's.
         search: `BeamSearch(...)` (default: 4 beams), `Greedy()` or `Sampling(...)`.
-        source_lengths: Lengths in ids, marks included, to which sources are padded; what exceeds
-            the last is cut off, and said so in `truncated`. By default 16, 32, 64 and so on, as
-            far as the model has positions; up to 512 where it has no limit.
+        source_lengths: Lengths in ids, marks included, to which sources are padded; a longer source
+            is cut, and `truncated` tells so. By default 16, 32, 64 and so on, as far as the model
+            has positions; up to 512 if it has no limit.
         shortlist: A `generation.Shortlist`: each sentence is translated within the lists of its
             pieces, see `generation.Shortlisted`; the SavedModel holds it. `score` is by the whole
             vocabulary.
-        new_tokens: Most tokens of a translation, END included, however long its source is; None for
-            the limit above. Memory and, compiled by XLA, time grow with it.
+        new_tokens: Most tokens of a translation, END included, for sources of all lengths; None for
+            the limit above. Memory, and time with XLA, grow with it.
 
     Raises:
         ValueError: If `source_lengths` do not increase, `new_tokens` is not positive, the tokenizer
-            has ids that are none of the model's, or the list is of other vocabularies.
+            has ids that the model does not know, or the list is of other vocabularies.
 
     Example:
     >>> from keras_transformers.export import Translator
@@ -156,10 +156,11 @@ class Translator(Served):
         new_tokens: int | None = None,
     ) -> None:
         self._positions = getattr(model, "most_positions", None)
-        self._new_tokens = _check_new_tokens(new_tokens, self._positions)
+        self.new_tokens = _check_new_tokens(new_tokens, self._positions)
         languages = LanguageChoice("Translator", tokenizer)
         super().__init__("translator", model, REQUEST, *languages.requests)
-        self.tokenizer, self.padding = tokenizer, padding_of(model)
+        self.tokenizer = tokenizer
+        self.padding = padding_of(model)
         self.lengths = lengths_for(
             "Translator", model, tokenizer, source_lengths, LENGTHS, "source_lengths"
         )
@@ -168,22 +169,23 @@ class Translator(Served):
         if not model.built:
             model({name: np.ones((1, 1), "int32") for name in ("source", "target")})
         # A tokenizer that does not name its marks has END behind a source, and nothing before it.
-        self._marks = getattr(tokenizer, "source_marks", ((), (tokenizer.end_id,)))
-        self._num_marks = sum(map(len, self._marks)) + len(languages.requests)
+        self.source_marks = getattr(tokenizer, "source_marks", ((), (tokenizer.end_id,)))
+        self._num_marks = sum(map(len, self.source_marks)) + len(languages.requests)
         if self._num_marks > self.longest:
             raise ValueError(
                 "Translator: `source_lengths` must have room for what stands before and behind a "
-                f"source, {self._marks}. Received: {self.lengths}"
+                f"source, {self.source_marks}. Received: {self.lengths}"
             )
         self._choose_tokens_by(search or BeamSearch(), shortlist)
         self._phrases = DemandedPhrases(self)
-        self._scores, self._alternatives = GivenTranslations(self), Alternatives(self)
+        self._scores = GivenTranslations(self)
+        self._alternatives = Alternatives(self)
         self.confidence = None
 
     def _choose_tokens_by(self, search: Search, shortlist: Shortlist | None) -> None:
         """Sets the search, its first token, its lists and the outputs that it gives."""
         tokenizer = self.tokenizer
-        search = without_draft("Translator", search)
+        search = exportable_search("Translator", search)
         start = search.constraints.boundaries.start
         self._start_id: Any = tokenizer.start_id if start is None else start
         if self._start_id is None:
@@ -192,7 +194,8 @@ class Translator(Served):
                 "a `start`, the token that decoding begins with (`decoder_start_token_id` of a "
                 f"published folder). Received: {type(tokenizer).__name__} without one"
             )
-        self._given_search, self._shortlist = search, shortlist
+        self._given_search = search
+        self._shortlist = shortlist
         self._search = self.languages.without_marks(search)
         self.make_seed(search)
         self._is_sampled = isinstance(search, Sampling)
@@ -226,7 +229,7 @@ class Translator(Served):
 
     @property
     def context(self) -> int:
-        """Number of previous sentences that it reads before the one that it translates."""
+        """Number of previous sentences that the model reads before a sentence."""
         return self._context.sentences if self._context else 0
 
     @property
@@ -240,10 +243,10 @@ class Translator(Served):
     @confidence.setter
     def confidence(self, curve: ConfidenceCurve | None) -> None:
         self._confidence = curve
-        self._tokens = TokenScores(self)  # which has another output with a curve
+        self._tokens = TokenScores(self)  # with a curve it has one output more
 
     def most_tokens(self, source_length: Any) -> Any:
-        """Returns the most tokens of a translation, END included, of a source of so many ids.
+        """Returns the most tokens of a translation, END included, for a length of its source.
 
         Args:
             source_length: An integer, or an int32 tensor.
@@ -251,12 +254,12 @@ class Translator(Served):
         Returns:
             The same kind and shape.
         """
-        if self._new_tokens is not None:
-            return 0 * source_length + self._new_tokens  # of the shape of `source_length`
+        if self.new_tokens is not None:
+            return 0 * source_length + self.new_tokens  # of the shape of `source_length`
         is_number = isinstance(source_length, int)
         minimum, maximum = (min, max) if is_number else (tf.minimum, tf.maximum)
-        most = maximum(most_tokens(source_length, minimum), self._search.constraints.min_length)
-        return most if self._positions is None else minimum(most, self._positions)
+        limit = maximum(most_tokens(source_length, minimum), self._search.constraints.min_length)
+        return limit if self._positions is None else minimum(limit, self._positions)
 
     def answer(self, *arguments: Any, phrases: Sequence[tf.Tensor] = ()) -> dict[str, tf.Tensor]:
         """Translates a request: encodes it, searches in rounds, and joins the pieces.
@@ -264,7 +267,7 @@ class Translator(Served):
         Args:
             *arguments: Texts, strings `(batch,)`; their languages, if there is a choice; and the
                 `Rounds` that compute.
-            phrases: Nothing, or the ids of the phrases that each translation must hold.
+            phrases: The ids of the phrases that each translation must hold, or an empty sequence.
         """
         *request, rounds = arguments
         sources = self.encode(*request)
@@ -278,10 +281,11 @@ class Translator(Served):
         longest = self.lengths[-1]
         text, is_shortened = bounded(text, longest, end=self._context is not None)
         ids = self.tokenizer.tokenize(text)
-        lengths, room = ids.row_lengths(), longest - self._num_marks
+        lengths = ids.row_lengths()
+        room = longest - self._num_marks
         if self._context is not None:
             ids, lengths = self._context.within(ids, room)
-        marked = in_marks(ids[:, :room], self._marks)
+        marked = in_marks(ids[:, :room], self.source_marks)
         if language:
             marked = tf.concat([*self.languages.marks(text, *language), marked], axis=1)
         return Sources(marked, lengths == 0, (lengths > room) | is_shortened)
@@ -314,34 +318,34 @@ class Translator(Served):
         decode_program = rounds.program(self._decode)
 
         def decode_rows(num_rows: int | None) -> Any:
-            # The source is made here. From a tensor that both branches share TensorFlow would take
-            # a wrong constant as the number of rows.
+            # The source is made here. If both branches shared a tensor, TensorFlow would take a
+            # wrong constant from it as the number of rows.
             source = rounds.padded(ids, self.lengths, self.padding)
             source = tf.ensure_shape(source, [num_rows, None])
             draws = None
             if self._is_sampled:
                 draws = self.drawn(ids, self.most_tokens(tf.shape(source)[1]), numbers)
-            if phrases:  # which may hold any token, so lists do not count
+            if phrases:  # a phrase may hold any token, so lists do not count
                 shaped = [tf.ensure_shape(x, [num_rows, *x.shape[1:]]) for x in phrases]
                 return decode_program(source, draws, rounds.stages, None, *shaped)
             lists = None if self._lists is None else self._lists.within(source, rounds.compiled)
             return decode_program(source, draws, rounds.stages, lists)
 
-        # A row alone is traced apart: layers take quicker ways when they know that it is one.
+        # A single row is traced apart: layers are faster if they know that there is one row.
         return tf.cond(tf.equal(ids.nrows(), 1), lambda: decode_rows(1), lambda: decode_rows(None))
 
-    def drawn(self, ids: tf.RaggedTensor, most: tf.Tensor, rows: tf.Tensor) -> tf.Tensor | None:
+    def drawn(self, ids: tf.RaggedTensor, length: tf.Tensor, rows: tf.Tensor) -> tf.Tensor | None:
         """Draws the random numbers in [0, 1) of `Sampling` for a round: a hook.
 
         Args:
             ids: Ids of the sources, int32 `(batch, None)`.
-            most: Most tokens of each translation.
+            length: Most tokens of each translation.
             rows: Numbers of the sources in their request, int32 `(batch,)`.
 
         Returns:
-            float32 `(batch, most, samples)`; None for other searches.
+            float32 `(batch, length, samples)`; None for other searches.
         """
-        return uniform(self._search, most, rows, self.seed)
+        return uniform(self._search, length, rows, self.seed)
 
     def _decode(
         self,
@@ -352,22 +356,23 @@ class Translator(Served):
         *phrases: tf.Tensor,
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """Searches for the translations of padded ids: within lists, or with phrases."""
-        # Each sentence's limit follows from its own length, whatever it is padded to: its
-        # translation must not depend on its neighbours in the batch.
+        # The limit of a sentence follows from its own length, without padding. So its translation
+        # does not depend on its neighbours in the batch.
         lengths = tf.reduce_sum(tf.cast(source != self.padding, tf.int32), axis=1)
-        fewest, most = self._search.constraints.limits(lengths)
+        min_lengths, max_lengths = self._search.constraints.limits(lengths)
         width = self.most_tokens(tf.shape(source)[1])
         request = Request(
             tf.fill([source.shape[0] or tf.shape(source)[0], width], self.padding),
             self._start_id,
             self.tokenizer.end_id,
-            fewest,
-            most,
+            min_lengths,
+            max_lengths,
             draws,
             padding_id=self.padding,
             cut_lengths=self.most_tokens(lengths),
         )
-        search, within = self._search, None if lists is None else Within(*lists)
+        search = self._search
+        within = None if lists is None else Within(*lists)
         if phrases:
             request = request._replace(phrases=phrases[0], joints=self._phrases.joints)
             search = self._phrases.search_of(search)
@@ -419,13 +424,13 @@ class Translator(Served):
         seed: int | None = None,
         n_best: int | None = None,
     ) -> "Translator":
-        """Returns one with the same model and tokenizer that translates by other settings.
+        """Returns a translator with the same model and tokenizer, and other settings.
 
         Args:
             new_tokens, search, seed, n_best: As `TranslatorPredictor.predict` takes them.
         """
         search = changed_search("Translator", self._given_search, search, seed, n_best)
-        number = self._new_tokens if new_tokens is None else new_tokens
+        number = self.new_tokens if new_tokens is None else new_tokens
         settings = (search, self.lengths, self._shortlist, number)
         return Translator(self.model, self.tokenizer, *settings)
 
@@ -452,21 +457,22 @@ class Translator(Served):
                 as `translate`.
         """
         check_streamable("Translator", self._search)
-        if wrong := refused_context(sentence, self.context):
-            raise ValueError(f"Translator: a sentence {wrong}")
-        languages = self.languages.given(target_language, 1)
+        reason = refused_context(sentence, self.context)
+        if reason:
+            raise ValueError(f"Translator: a sentence {reason}")
+        languages = self.languages.encode_choice(target_language, 1)
         sources = self.encode(strings([sentence]), *languages)
         source = self.compiled_rounds.padded(sources.ids, self.lengths, self.padding)
-        most = self.most_tokens(source.shape[1])
+        width = self.most_tokens(source.shape[1])
         draws = None
         if self._is_sampled:
-            draws = self.drawn(sources.ids, tf.constant(most), self.row_numbers(sources.ids))
+            draws = self.drawn(sources.ids, tf.constant(width), self.row_numbers(sources.ids))
         lengths = tf.reduce_sum(tf.cast(source != self.padding, tf.int32), axis=1)
         parts = run_in_parts(
             "Translator",
             self.model,
             source.numpy(),
-            np.full((1, most), self.padding, "int32"),
+            np.full((1, width), self.padding, "int32"),
             self.most_tokens(lengths).numpy(),
             self._search,
             self._start_id,
@@ -495,21 +501,23 @@ class Translator(Served):
         """Translates a list of str to a list of str.
 
         Args:
-            sentences: The list; each can have previous ones in front, see `context`.
-            target_language: Where there are `target_languages`: the code of one of them, or a list
-                of one for each sentence.
+            sentences: The list; each sentence can have previous ones in front, see `context`.
+            target_language: If there are `target_languages`, the code of one of them, or a list of
+                one for each sentence.
             glossary, keep_placeables: As `TranslatorPredictor.predict` takes them.
-            phrases: Of each sentence a list of what must be in its translation besides.
+            phrases: For each sentence a list of further phrases in its translation.
 
         Raises:
-            ValueError: If it is missing, or there is nothing to choose from, or no such language;
-                or if `phrases` are not one list for each sentence, or a sentence has more previous
-                ones than `context`.
+            ValueError: If the language is missing or unknown, or there is nothing to choose from;
+                `phrases` are not one list for each sentence; or a sentence has more previous ones
+                than `context`.
         """
-        request = strings(sentences), *self.languages.given(target_language, len(sentences))
+        text = strings(sentences)
+        request = (text, *self.languages.encode_choice(target_language, len(sentences)))
         for sentence in sentences:
-            if wrong := refused_context(sentence, self.context):
-                raise ValueError(f"Translator: a sentence {wrong}")
+            reason = refused_context(sentence, self.context)
+            if reason:
+                raise ValueError(f"Translator: a sentence {reason}")
         language = target_language if isinstance(target_language, str) else None
         demanded = Demanded(glossary, keep_placeables, language)
         rows = demanded.rows("Translator", sentences, phrases)
@@ -558,11 +566,11 @@ def translator(
     >>> sorted(served(text=tf.constant(["a cat"])))
     ['finished', 'score', 'translation', 'truncated']
     """
-    made = Translator(model, tokenizer, search, source_lengths, shortlist, new_tokens)
-    return made.save(path, **saving)
+    exporter = Translator(model, tokenizer, search, source_lengths, shortlist, new_tokens)
+    return exporter.save(path, **saving)
 
 
-LONGEST = 4096  # ids on a side, where the model has no last position
+LONGEST = 4096  # ids on a side, if the model has no last position
 # Model types that generate other texts than translations, too. The length of their outputs does not
 # follow from the length of the source, so the generation settings limit it.
 OF_ANY_LENGTH = ("bart", "mt5", "pegasus", "t5")
@@ -584,7 +592,9 @@ class TranslatorFitting(Fitted):
 
     @classmethod
     def from_published(cls, published: Published) -> Fitted | None:
-        model, folder, new_tokens = published.model, published.folder, published.new_tokens
+        model = published.model
+        folder = published.folder
+        new_tokens = published.new_tokens
         if not isinstance(model, Transformer):
             return None
         tokenizer = pretrained.load_tokenizer(folder, published.languages)
@@ -595,8 +605,8 @@ class TranslatorFitting(Fitted):
                 f"holds a model with an encoder. Received: {stop_strings}"
             )
         if new_tokens is None:
-            named = read_json(folder, CONFIG).get("model_type") not in OF_ANY_LENGTH
-            new_tokens = load_new_tokens(folder, after_prompt=named)
+            after_prompt = read_json(folder, CONFIG).get("model_type") not in OF_ANY_LENGTH
+            new_tokens = load_new_tokens(folder, after_prompt=after_prompt)
             if new_tokens is not None:
                 new_tokens = min(new_tokens, model.most_positions or new_tokens)
         if new_tokens is not None:
@@ -629,39 +639,37 @@ class TranslatorFitting(Fitted):
         """Trains on pairs of source and target.
 
         Args:
-            data, valid: What `text.read_pairs` reads; `valid` None holds some out.
-            asked: See there.
-            label_smoothing: Share of each token that is moved to the others.
+            data, valid: As `text.read_pairs` reads them; with None, a part of `data` is `valid`.
+            asked: Settings of the training.
+            label_smoothing: Share of the probability of a token that the other tokens get.
 
         Returns:
-            Itself, and the history.
+            The translator, and the history.
         """
         data, valid = split_parts(data, valid, asked.verbose)
         train = read_pairs(data, columns=asked.columns)
         watched = None if valid is None else read_pairs(valid, columns=asked.columns)
-        train, watched = in_two(asked, train, watched, PairCorpus.split)
+        train, watched = hold_out_part(asked, train, watched, PairCorpus.split)
         numbers = asked.numbers(len(train), "text")
-        ids = [self._ids(corpus, asked) for corpus in (train, watched)]
-        counts = [len(_lengths(each)) for each in ids]  # in the graph they would be tensors
-        lengths = _lengths(ids[0])
-        boundaries, tokens = boundaries_for(lengths, numbers.batch_size)
-        most = self._longest()
-        boundaries = within(
-            (*boundaries, max(int(lengths.max()), int(_lengths(ids[1]).max()))), most
-        )
-        tokens, padding = max(tokens, boundaries[-1]), self.held.model.padding_id
+        train_ids = self._encode_pairs(train)
+        watched_ids = self._encode_pairs(watched)
+        lengths = _lengths(train_ids)
+        longest = max(int(lengths.max()), int(_lengths(watched_ids).max()))
+        boundaries, tokens = bucket_texts(lengths, numbers.batch_size, longest, self._longest())
+        padding = self.held.model.padding_id
 
-        def batches(part: int, seed: int | None = None, epoch: Any = None) -> tf.data.Dataset:
-            of = ids[part]
-            chunks = orders(counts[part], CHUNK, seed, epoch)
-            pairs = chunks.map(lambda rows: {side: tf.gather(of[side], rows) for side in of})
+        def make_batches(
+            ids: dict[str, tf.RaggedTensor], seed: int | None = None, epoch: Any = None
+        ) -> tf.data.Dataset:
+            chunks = orders(ids["source"].shape[0], CHUNK, seed, epoch)
+            pairs = chunks.map(lambda rows: {side: tf.gather(x, rows) for side, x in ids.items()})
             return bucketed(pairs.unbatch(), boundaries, tokens, padding)
 
-        held = with_adapter(self.held, False)
-        history = learned(
+        held = attach_adapter(self.held, False)
+        history = train_model(
             held.model,
-            lambda epoch: batches(0, asked.seed, epoch),
-            batches(1),
+            lambda epoch: make_batches(train_ids, asked.seed, epoch),
+            make_batches(watched_ids),
             numbers,
             asked,
             **token_learning(padding, label_smoothing, held.model),
@@ -669,40 +677,34 @@ class TranslatorFitting(Fitted):
         return TranslatorFitting(held), history
 
     def _longest(self) -> int:
-        """Most ids on a side of a pair; longer pairs are left out, and counted."""
+        """Returns the most ids on a side of a pair; longer pairs are left out."""
         return int(getattr(self.held.model, "most_positions", None) or LONGEST)
 
-    def _ids(self, corpus: PairCorpus, asked: Asked) -> dict[str, tf.RaggedTensor]:
-        """Ids with the marks that the model knows; pairs that are too long are left out."""
+    def _encode_pairs(self, corpus: PairCorpus) -> dict[str, tf.RaggedTensor]:
+        """Tokenizes pairs, adds their marks, and leaves out pairs that are too long."""
         tokenizer = self.held.tokenizer
         targets = cutter_of_targets(tokenizer)
-        marks = {"source": self._source_marks(), "target": self.served().target_marks}
+        exporter = self.served()
+        marks = {"source": exporter.source_marks, "target": exporter.target_marks}
         texts = {"source": (tokenizer, corpus.sources), "target": (targets, corpus.targets)}
-        found = {}
-        for side, (of, lines) in texts.items():
-            ids = of.tokenize(tf.constant(lines, tf.string))
-            found[side] = in_marks(ids, marks[side])
-        kept = _lengths(found) <= self._longest()
-        if not kept.all():
+        pairs = {}
+        for side, (side_tokenizer, lines) in texts.items():
+            ids = side_tokenizer.tokenize(tf.constant(lines, tf.string))
+            pairs[side] = in_marks(ids, marks[side])
+        fits = _lengths(pairs) <= self._longest()
+        if not fits.all():
             warnings.warn(
-                f"{corpus.name}: {(~kept).sum():,} pairs of over {self._longest()} tokens on a "
+                f"{corpus.name}: {(~fits).sum():,} pairs of over {self._longest()} tokens on a "
                 "side are left out",
                 stacklevel=2,
             )
-            found = {side: tf.ragged.boolean_mask(ids, kept) for side, ids in found.items()}
-        if not kept.any():
+            pairs = {side: tf.ragged.boolean_mask(ids, fits) for side, ids in pairs.items()}
+        if not fits.any():
             raise ValueError(f"{corpus.name}: no pair has at most {self._longest()} tokens a side.")
-        return found
-
-    def _source_marks(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        tokenizer = self.held.tokenizer
-        found: tuple[tuple[int, ...], tuple[int, ...]] = getattr(
-            tokenizer, "source_marks", ((), (tokenizer.end_id,))
-        )
-        return found
+        return pairs
 
     def evaluate(self, data: Any, columns: Chosen = None) -> dict[str, float]:
-        """BLEU and chrF of translations by the search that answers."""
+        """Returns BLEU and chrF of translations by the translator's own search."""
         corpus = read_pairs(data, columns=columns)
         translations = self.served().translate(corpus.sources)
         bleu, chrf, _ = score_translations(translations, corpus.targets)
@@ -733,7 +735,7 @@ def _published_search(published: Published, tokenizer: Any) -> Search:
 
 
 def _lengths(ids: dict[str, tf.RaggedTensor]) -> Any:
-    """Places that each pair takes in a row: those of its longer side, START not counted."""
+    """Returns the positions that pairs need: those of their longer sides, without START."""
     return np.maximum(ids["source"].row_lengths(), ids["target"].row_lengths() - 1)
 
 
@@ -743,17 +745,17 @@ def calibrate_confidence(
     references: Sequence[str],
     target_language: str | None = None,
 ) -> ConfidenceCurve:
-    """Makes a translator say how good its translations may be expected to be.
+    """Calibrates the quality that a translator expects of its translations.
 
-    Translates validation sentences that the model has not learned from, and sets
-    `translator.confidence`: the sentence chrF that translations have on average whose tokens have
-    the same mean log-probability. It holds for texts like those, and search and weights as they
-    are. What `save` writes has it, too.
+    It translates validation sentences that the model has not learned from, and sets
+    `translator.confidence`: the mean sentence chrF of translations by the mean log-probability of
+    their tokens. The curve holds for similar texts, this search and these weights. `save` writes
+    it, too.
 
     Args:
         translator: An `export.Translator`.
         sources, references: Lists of str of one length; some hundreds or more.
-        target_language: The code of the references' language, where there are several.
+        target_language: The code of the references' language, if there is a choice.
 
     Returns:
         The `ConfidenceCurve`.
@@ -781,10 +783,10 @@ def calibrate_confidence(
         )
     predictor = TranslatorPredictor(translator)
     rows = predictor.predict(list(sources), scores=True, target_language=target_language)
-    kept = [i for i, row in enumerate(rows) if row["tokens"]]  # an empty text has none
-    scores = [mean_log_probability(rows[i]) for i in kept]
-    translations = [rows[i]["translation"] for i in kept]
-    qualities = sentence_chrf(translations, [references[i] for i in kept])
+    numbers = [i for i, row in enumerate(rows) if row["tokens"]]  # an empty text has none
+    scores = [mean_log_probability(rows[i]) for i in numbers]
+    translations = [rows[i]["translation"] for i in numbers]
+    qualities = sentence_chrf(translations, [references[i] for i in numbers])
     curve = ConfidenceCurve.fit(scores, qualities)
     translator.confidence = curve
     return curve

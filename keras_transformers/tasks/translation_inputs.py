@@ -1,4 +1,4 @@
-"""What a translator reads besides texts: languages, and short lists of candidates."""
+"""Further inputs of a translator: languages, and short lists of candidates."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -17,19 +17,19 @@ INPUT = tf.TensorSpec([None], tf.string, name="target_language")
 
 
 class LanguageChoice:
-    """The input `target_language` of a translator; there is none where there is no choice.
+    """The input `target_language` of a translator; a translator without a choice has none.
 
     Args:
-        owner: For messages: who asks.
-        tokenizer: One with `language_marks`, and no `target`, leaves a choice.
+        owner: Name of the exporter, for messages.
+        tokenizer: The tokenizer. One with `language_marks` and no `target` leaves a choice.
     """
 
     def __init__(self, owner: str, tokenizer: Tokenizer) -> None:
         self._owner = owner
-        every = dict(getattr(tokenizer, "language_marks", {}))
-        self._banned = (*every.values(), *getattr(tokenizer, "tags", {}).values())
-        chosen = getattr(tokenizer, "target", None) is not None
-        self._marks: dict[str, int] = {} if chosen else every
+        marks = dict(getattr(tokenizer, "language_marks", {}))
+        self._banned = (*marks.values(), *getattr(tokenizer, "tags", {}).values())
+        has_target = getattr(tokenizer, "target", None) is not None
+        self._marks: dict[str, int] = {} if has_target else marks
 
     @property
     def codes(self) -> tuple[str, ...]:
@@ -46,87 +46,102 @@ class LanguageChoice:
         return f"{self._owner}: `target_language` must be one of {', '.join(self.codes)}."
 
     def without_marks(self, search: Any) -> Search:
-        """A search that writes no marks: neither those of languages nor tags."""
+        """Returns a search that writes no marks of languages and no tags."""
         if not self._banned:
             return search
-        of = search.constraints
-        banned = (*of.banned, *self._banned)
-        return dataclasses.replace(search, constraints=dataclasses.replace(of, banned=banned))
+        constraints = search.constraints
+        banned = (*constraints.banned, *self._banned)
+        constraints = dataclasses.replace(constraints, banned=banned)
+        return dataclasses.replace(search, constraints=constraints)
 
     def marks(self, text: tf.Tensor, *language: tf.Tensor) -> tuple[tf.Tensor, ...]:
-        """The mark of each text, int32 `(batch, 1)`, or nothing where there is no choice.
+        """Returns the mark of each text, int32 `(batch, 1)`, or nothing if there is no choice.
 
-        In a graph it fails by a sentence, where a language is unknown or has no text.
+        The graph fails if a language is unknown, or there is not one language for each text.
         """
         if not language:
             return ()
-        (asked,) = language
+        (codes,) = language
         tf.debugging.assert_equal(
-            tf.size(asked),
+            tf.size(codes),
             tf.size(text),
             f"{self._owner}: `target_language` must have one language for each text.",
         )
-        same = tf.equal(asked[:, None], tf.constant(self.codes))
-        known = tf.reduce_any(same, axis=1)
-        unknown = tf.boolean_mask(asked, ~known)
-        said = [f"{self._sentence} Received:", unknown]
-        with tf.control_dependencies([tf.debugging.Assert(tf.reduce_all(known), said)]):
-            which = tf.argmax(tf.cast(same, tf.int32), axis=1)
-        return (tf.gather(tf.constant(tuple(self._marks.values()), tf.int32), which)[:, None],)
+        matches = tf.equal(codes[:, None], tf.constant(self.codes))
+        is_known = tf.reduce_any(matches, axis=1)
+        message = [f"{self._sentence} Received:", tf.boolean_mask(codes, ~is_known)]
+        with tf.control_dependencies([tf.debugging.Assert(tf.reduce_all(is_known), message)]):
+            index = tf.argmax(tf.cast(matches, tf.int32), axis=1)
+        marks = tf.constant(tuple(self._marks.values()), tf.int32)
+        return (tf.gather(marks, index)[:, None],)
 
-    def given(self, asked: str | Sequence[str] | None, number: int) -> tuple[tf.Tensor, ...]:
-        """What is given in Python, as the input for so many texts.
+    def encode_choice(
+        self, languages: str | Sequence[str] | None, number: int
+    ) -> tuple[tf.Tensor, ...]:
+        """Converts a choice in Python to the input for a number of texts.
+
+        Args:
+            languages: A code for all texts, or a list of one for each; None if there is no choice.
+            number: Number of texts.
 
         Raises:
-            ValueError: If it is none of the languages, or there is nothing to choose from.
+            ValueError: If a code is unknown, or there is nothing to choose from.
         """
         if not self._marks:
-            if asked is not None:
+            if languages is not None:
                 raise ValueError(
                     f"{self._owner}: `target_language` must be None, there is nothing to choose "
-                    f"from. Received: {asked!r}"
+                    f"from. Received: {languages!r}"
                 )
             return ()
-        each = [asked] * number if asked is None or isinstance(asked, str) else list(asked)
-        unknown = [code for code in each if code not in self._marks]
-        if unknown or len(each) != number or asked is None:
-            shown = f"{len(each)} for {number} texts" if len(each) != number else repr(asked)
-            raise ValueError(f"{self._sentence} Received: {shown:.100}")
-        return (tf.constant(each, tf.string, shape=[number]),)
+        codes: list[Any]
+        if languages is None or isinstance(languages, str):
+            codes = [languages] * number
+        else:
+            codes = list(languages)
+        if len(codes) != number:
+            received = f"{len(codes)} for {number} texts"
+            raise ValueError(f"{self._sentence} Received: {received:.100}")
+        if languages is None or not set(codes) <= set(self._marks):
+            raise ValueError(f"{self._sentence} Received: {languages!r:.100}")
+        return (tf.constant(codes, tf.string, shape=[number]),)
 
 
 class Lists(tf.Module):
-    """`Shortlist.within` by TensorFlow's operations, which a SavedModel holds.
+    """The function `Shortlist.within` in TensorFlow's operations, for SavedModels.
 
     Args:
         search: The `Shortlisted`.
-        padding_id, start_id, end_id: Of a request.
+        padding_id, start_id, end_id: Ids of padding, START and END in a request.
     """
 
     def __init__(
         self, search: Shortlisted, padding_id: int, start_id: int | None, end_id: int
     ) -> None:
         super().__init__(name="shortlist")
-        of = search.shortlist
+        shortlist = search.shortlist
         self._named = search.named(padding_id, end_id, start_id)
-        self._vocab, self._sizes = of.vocab_size, list_sizes(of.vocab_size)
-        self._likeliest = tf.Variable(of.likeliest, trainable=False, dtype=tf.int32)
-        splits = np.append(of.splits, of.splits[-1])  # an empty list behind, of negative padding
+        self._vocab = shortlist.vocab_size
+        self._sizes = list_sizes(shortlist.vocab_size)
+        self._likeliest = tf.Variable(shortlist.likeliest, trainable=False, dtype=tf.int32)
+        splits = np.append(shortlist.splits, shortlist.splits[-1])  # + an empty list, of padding
         self._splits = tf.Variable(splits, trainable=False, dtype=tf.int64)
-        always = np.zeros(of.vocab_size, bool)
-        always[[token for token in (*self._named, *of.frequent) if token >= 0]] = True
+        always = np.zeros(shortlist.vocab_size, bool)
+        always[[token for token in (*self._named, *shortlist.frequent) if token >= 0]] = True
         self._always = tf.Variable(always, trainable=False)
 
     def within(self, source: tf.Tensor, compiled: bool) -> Within:
-        """The `Within` of dense ids `(batch, length)`; of one of a few sizes where it is compiled.
+        """Returns the `Within` of dense ids `(batch, length)`.
 
-        Else it is as long as it must be.
+        If it is compiled, it has one of a few sizes; otherwise it is as short as possible.
         """
-        batch, vocab = tf.shape(source, tf.int64)[0], self._vocab
+        batch = tf.shape(source, tf.int64)[0]
+        vocab = self._vocab
         lists = tf.RaggedTensor.from_row_splits(self._likeliest, self._splits, validate=False)
         source = tf.where(source < 0, lists.nrows(tf.int32) - 1, source)
-        listed = tf.gather(lists, source).merge_dims(1, 2)
-        rows, tokens = listed.value_rowids(), listed.flat_values
+        candidates = tf.gather(lists, source).merge_dims(1, 2)
+        rows = candidates.value_rowids()
+        tokens = candidates.flat_values
         named = tf.constant(self._named, tf.int32)
         real = tf.constant([token for token in self._named if token >= 0], tf.int32)[:, None]
         present = tf.scatter_nd(tokens[:, None], tf.ones_like(tokens), [vocab]) > 0
@@ -140,10 +155,10 @@ class Lists(tf.Module):
         size = tf.maximum(number, SMALLEST)
         if compiled:
             size = tf.gather(self._sizes, tf.searchsorted(self._sizes, [number])[0])
-        at = tf.stack([rows, tf.cast(tf.gather(positions, tokens), tf.int64)], axis=1)
+        cells = tf.stack([rows, tf.cast(tf.gather(positions, tokens), tf.int64)], axis=1)
         shape = tf.stack([batch, tf.cast(size, tf.int64)])
-        own = tf.scatter_nd(at, tf.ones_like(tokens), shape) > 0
-        common = tf.gather(self._always, tf.maximum(ids, 0)) & (ids >= 0)
-        short = [[0, size - number]]
-        allowed = own | tf.pad(common, short)[None]
-        return Within(tf.pad(ids, short, constant_values=self._named[0]), allowed)
+        is_candidate = tf.scatter_nd(cells, tf.ones_like(tokens), shape) > 0
+        is_common = tf.gather(self._always, tf.maximum(ids, 0)) & (ids >= 0)
+        missing = [[0, size - number]]
+        allowed = is_candidate | tf.pad(is_common, missing)[None]
+        return Within(tf.pad(ids, missing, constant_values=self._named[0]), allowed)

@@ -20,16 +20,16 @@ from keras_transformers.tasks.text_predictor import (
     text_of,
 )
 
-MOST_PHRASES = 12  # phrases of one sentence; what is behind them is not demanded
+MOST_PHRASES = 12  # most phrases of one sentence; further phrases do not count
 AnyGlossary = Glossary | Mapping[str, str] | StrPath
 
 
 class Demanded:
-    """What translations must hold.
+    """Phrases that translations must hold.
 
     Args:
         glossary: A `Glossary`, a dict of its terms, or the path of its file.
-        keep_placeables: Whether placeables are phrases, too: see `placeables.kept_as_written`.
+        keep_placeables: Whether placeables are phrases, too, see `words.kept_as_written`.
         language: The target language, for a glossary that names several.
     """
 
@@ -52,23 +52,29 @@ class Demanded:
     def rows(
         self, owner: str, sentences: Sequence[str], phrases: Sequence[Sequence[str]] | None = None
     ) -> list[list[str]]:
-        """The phrases of each sentence, at most `MOST_PHRASES`.
+        """Returns the phrases of each sentence, at most `MOST_PHRASES`.
 
-        First those that are given, then those of the glossary, then placeables.
+        Args:
+            owner: Name of the calling class or function, for messages.
+            sentences: The sentences.
+            phrases: Phrases of each sentence, which come before those of the glossary and the
+                placeables.
 
         Raises:
-            ValueError: If `phrases` are not one list for each.
+            ValueError: If `phrases` are not one list for each sentence.
         """
-        given = [()] * len(sentences) if phrases is None else phrases
-        if len(given) != len(sentences) or any(isinstance(row, str | bytes) for row in given):
+        if phrases is None:
+            phrases = [()] * len(sentences)
+        if len(phrases) != len(sentences) or any(isinstance(row, str | bytes) for row in phrases):
             raise ValueError(
                 f"{owner}: `phrases` must be a list of phrases for each of {len(sentences)} "
-                f"sentences. Received: {given!r:.100}"
+                f"sentences. Received: {phrases!r:.100}"
             )
         rows = []
-        for sentence, row in zip(without_context(sentences), given, strict=True):
-            kept = kept_as_written(sentence) if self._keep_placeables else []
-            rows.append([*filter(None, row), *self._glossary.find(sentence), *kept][:MOST_PHRASES])
+        for sentence, first in zip(without_context(sentences), phrases, strict=True):
+            terms = self._glossary.find(sentence)
+            placeables = kept_as_written(sentence) if self._keep_placeables else []
+            rows.append([*filter(None, first), *terms, *placeables][:MOST_PHRASES])
         return rows
 
 
@@ -76,53 +82,54 @@ def answer_with(
     rows: Sequence[Sequence[str]],
     run: Callable[..., Any],
     demanding: Callable[..., Any],
-    *given: tf.Tensor,
+    *inputs: tf.Tensor,
 ) -> dict[str, Any]:
-    """A dict of arrays for texts: those with phrases from `demanding`, the others from `run`.
+    """Answers texts, a dict of arrays: by `demanding` if they have phrases, otherwise by `run`.
 
     Args:
         rows: Phrases of each text.
-        run: Function of texts, `(batch,)`, and what is asked besides, that gives a dict of tensors.
-        demanding: The same with `phrases` `(batch, number)` behind it.
-        *given: Texts, and what is asked besides.
+        run: Function of the inputs that returns a dict of tensors.
+        demanding: Function of the inputs and `phrases` `(batch, number)` that returns the same.
+        *inputs: Texts `(batch,)`, and their languages, if there is a choice.
     """
-    having = np.array([bool(row) for row in rows], bool)
-    if not having.any():
-        return {name: np.asarray(values) for name, values in run(*given).items()}
-    found: dict[str, Any] = {}
-    for which, function in ((having, demanding), (~having, run)):
-        (chosen,) = np.nonzero(which)
-        if not len(chosen):
+    has_phrases = np.array([bool(row) for row in rows], bool)
+    if not has_phrases.any():
+        return {name: np.asarray(values) for name, values in run(*inputs).items()}
+    answer: dict[str, Any] = {}
+    for is_chosen, function in ((has_phrases, demanding), (~has_phrases, run)):
+        (numbers,) = np.nonzero(is_chosen)
+        if not len(numbers):
             continue
-        part = [tf.gather(each, chosen) for each in given]
-        part += [dense([rows[int(i)] for i in chosen])] if function is demanding else []
-        for name, values in function(*part).items():
+        arguments = [tf.gather(x, numbers) for x in inputs]
+        if function is demanding:
+            arguments.append(dense([rows[int(i)] for i in numbers]))
+        for name, values in function(*arguments).items():
             values = np.asarray(values)
             whole = np.empty((len(rows), *values.shape[1:]), values.dtype)
-            found.setdefault(name, whole)[chosen] = values
-    return found
+            answer.setdefault(name, whole)[numbers] = values
+    return answer
 
 
 def dense(phrases: Sequence[Sequence[str]]) -> tf.Tensor:
-    """Lists of phrases as strings `(batch, number)`, "" where there is none."""
+    """Pads lists of phrases with "" to strings `(batch, number)`."""
     number = max(map(len, phrases), default=0)
     rows = [[*row, *[""] * (number - len(row))] for row in phrases]
     return tf.constant(rows, tf.string, shape=[len(rows), number])
 
 
-MOST_ALTERNATIVES = 64  # alternatives that an export gives
+MOST_ALTERNATIVES = 64  # most alternatives that an export gives
 
 
 class TranslatorPredictor(TextPredictor):
-    """Translates: a str for each text; with `details` a dict.
+    """Translates texts: a str for each text; with `details` a dict.
 
-    That has `translation`, `score`, the search's, `finished`, whether the model ended the
-    translation itself, and `truncated`, whether the end of the text was cut off. Where there are
-    several languages, one is asked for: `predict(texts, target_language="de")`. What the model
-    thinks of its own translations comes with `predict(texts, scores=True)` and `confidence=True`,
-    of others from `score`; `alternatives` are what may follow the beginning of a translation, and
-    `align` links words. Where there is `context`, a text can have so many previous sentences in
-    front: see `contexts.in_context`.
+    The dict has `translation`, `score`, the score of the search, `finished`, whether the model
+    ended the translation itself, and `truncated`, whether the end of the text was cut off. A
+    translator into several languages needs one: `predict(texts, target_language="de")`.
+    `predict(texts, scores=True)` and `confidence=True` add the model's opinion of its translations,
+    and `score` gives that of other translations. `alternatives` lists the pieces that may follow
+    the beginning of a translation, and `align` links words. If there is a `context`, a text can
+    have that number of previous sentences in front, see `contexts.in_context`.
 
     Example:
     >>> import tensorflow as tf
@@ -140,12 +147,12 @@ class TranslatorPredictor(TextPredictor):
 
     kind = "translator"
     may_take = ("target_language",)
-    _asked: str | None = None
-    _tells: tuple[bool, bool] = (False, False)  # of tokens, and of confidence
+    _language: str | None = None
+    _tells: tuple[bool, bool] = (False, False)  # whether answers have scores, and confidence
 
     @property
     def search(self) -> Any:
-        """What chooses tokens, see `export.Translator`; None of a SavedModel, which hides it."""
+        """The search, see `export.Translator`; None for a SavedModel, which hides it."""
         return getattr(self._run, "search", None)
 
     def predict(
@@ -168,57 +175,57 @@ class TranslatorPredictor(TextPredictor):
 
         Args:
             raw, batch_size, verbose, details: As `Predictor.predict` takes them.
-            target_language: The code of one of `target_languages`, where there are some.
-            glossary: A `localization.Glossary`, a dict of its terms, or the path of its file: what
-                terms must be in the translation.
+            target_language: The code of one of `target_languages`, if there is a choice.
+            glossary: Terms that must be in the translation: a `localization.Glossary`, a dict, or
+                the path of its file.
             keep_placeables: Whether tags, placeholders, addresses and numbers of a text must be in
                 its translation, see `placeables`.
-            scores: Whether to say how probable the model finds its translation: adds
-                `log_probability`, of the whole, and `tokens`, a list of `(piece, log-probability)`,
-                END the last where the translation has come to it.
-            confidence: Whether to say how good the translation may be expected to be: adds
-                `confidence`, the mean sentence chrF, 0 to 100, of validation translations of which
-                the model was as sure; see `fitting.calibrate_confidence`.
-
-            new_tokens: Most tokens of a translation; by default as it was loaded.
-            search: `Greedy()`, `BeamSearch(...)` or `Sampling(...)` in place of the one that it was
-                loaded with, whose boundaries it takes (START, END, the token of a language), and
-                whose constraints if it has none of its own. Each new search compiles anew.
-            seed: Seed of what is drawn, for the same translations every time. The random numbers of
-                a text follow from the seed and its place among all, whatever `batch_size` is.
-            n_best: Number of translations of each text; a list of them is then the answer, best
+            scores: Whether to add `log_probability`, that of the whole translation by the model,
+                and `tokens`, a list of `(piece, log-probability)`, with END at the end of a
+                finished translation.
+            confidence: Whether to add `confidence`, the expected quality of the translation: the
+                mean sentence chrF, 0 to 100, of validation translations with the same mean
+                log-probability, see `fitting.calibrate_confidence`.
+            new_tokens: Most tokens of a translation; by default the number of the loaded model.
+            search: `Greedy()`, `BeamSearch(...)` or `Sampling(...)` in place of the loaded model's
+                search. It takes the boundaries of that search (START, END, the token of a
+                language), and its constraints if it has none of its own. Each new search compiles
+                anew.
+            seed: Seed of the samples, for the same translations every time. The random numbers of a
+                text follow from the seed and the number of the text, whatever `batch_size` is.
+            n_best: Number of translations of each text. The answer is then a list of them, the best
                 first, or in the order in which they were drawn.
 
         Returns:
             A str, or with `n_best` a list of str; for many texts a list of those. With `details`,
-            `scores` or `confidence` dicts in place of a str or a list; where there are several
-            translations of each, they have with `details` also `translations` and `scores`, lists.
+            `scores` or `confidence` a dict in place of a str or a list. If there are several
+            translations of each text, the dict of `details` also has the lists `translations` and
+            `scores`.
 
         Raises:
-            ValueError: If there is no such language, an item is no text, `confidence` is asked
-                for where it was not calibrated, `scores` or `confidence` beside phrases or
-                `n_best`, `confidence` beside another search or length, for which it was not
-                calibrated; a setting is impossible, or there is only a SavedModel, whose search and
-                length are fixed.
-            AttributeError: If what was exported takes no phrases, or cannot give `scores`.
+            ValueError: If there is no such language; an item is no text; a setting is impossible;
+                there are settings and only a SavedModel, whose search and length are fixed;
+                `confidence` was not calibrated, or not for this search or length; or `scores` or
+                `confidence` stand beside phrases or `n_best`.
+            AttributeError: If the export takes no phrases, or cannot give `scores`.
         """
-        writing = self._writing(new_tokens, search, seed, n_best)
-        if writing is not self and (confidence or scores and n_best is not None):
+        predictor = self._change_settings(new_tokens, search, seed, n_best)
+        if predictor is not self and (confidence or scores and n_best is not None):
             raise ValueError(
                 "predict: `confidence` must be False beside `new_tokens`, `search`, `seed` and "
                 "`n_best`, and `scores` beside `n_best`. "
                 f"Received: scores={scores}, confidence={confidence}"
             )
-        asked = writing.towards(target_language)
-        demanding = asked.demanding(glossary, keep_placeables)
-        telling = asked.telling(scores, confidence)
-        if demanding is not asked and telling is not asked:
+        predictor = predictor.towards(target_language)
+        demanding = predictor.demanding(glossary, keep_placeables)
+        telling = predictor.telling(scores, confidence)
+        if demanding is not predictor and telling is not predictor:
             raise ValueError(
                 "predict: `scores` and `confidence` must be False beside `glossary` and "
                 f"`keep_placeables`. Received: scores={scores}, confidence={confidence}"
             )
-        chosen = demanding if telling is asked else telling
-        return super(TranslatorPredictor, chosen).predict(raw, batch_size, verbose, details)
+        predictor = demanding if telling is predictor else telling
+        return super(TranslatorPredictor, predictor).predict(raw, batch_size, verbose, details)
 
     def stream(
         self,
@@ -234,9 +241,9 @@ class TranslatorPredictor(TextPredictor):
         Args:
             text: The text.
             target_language, new_tokens, seed: As `predict` takes them.
-            search: `Greedy()` or `Sampling(...)` of one sample, where the own search is another.
-            tokens_at_a_time: Most tokens that are chosen between two looks at them. By default the
-                first comes alone, and then as many as take about a tenth of a second.
+            search: `Greedy()` or `Sampling(...)` of one sample, in place of the translator's own.
+            tokens_at_a_time: Most tokens that are chosen before they are handed over. By default
+                the first comes alone, and then as many as take about a tenth of a second.
 
         Returns:
             An iterator of str. Joined, they are the translation of `predict`, by the same seed. Its
@@ -244,29 +251,27 @@ class TranslatorPredictor(TextPredictor):
             may be left at any time.
 
         Raises:
-            ValueError: If it is no text, there is no such language, a setting is impossible, the
-                search chooses several sequences, as a beam search does, or there is only a
+            ValueError: If `text` is no text, there is no such language, a setting is impossible,
+                the search chooses several sequences, as a beam search does, or there is only a
                 SavedModel.
         """
-        writing = self._writing(new_tokens, search, seed, None).towards(target_language)
-        return writing._streamed(text, tokens_at_a_time, writing._asked)
+        predictor = self._change_settings(new_tokens, search, seed, None).towards(target_language)
+        return predictor._stream_text(text, tokens_at_a_time, predictor._language)
 
     def demanding(self, glossary: AnyGlossary | None = None, keep_placeables: bool = False) -> Self:
-        """The translator whose translations hold what must be in them, see `predict`."""
-        demanded = Demanded(glossary, keep_placeables, self._asked)
+        """Returns the translator whose translations hold terms or placeables, see `predict`."""
+        demanded = Demanded(glossary, keep_placeables, self._language)
         if not demanded:
             return self
         language = self.may_take if self.target_languages else ()
         run = self._run
-        holding = self._function("phrases", ("text", *language, "phrases"))
+        run_with_phrases = self._find_function("phrases", ("text", *language, "phrases"))
 
-        def answer(text: tf.Tensor, *besides: tf.Tensor) -> dict[str, Any]:
-            rows = demanded.rows("predict", [each.decode() for each in text.numpy()])
-            return answer_with(rows, run, holding, text, *besides)
+        def answer(text: tf.Tensor, *languages: tf.Tensor) -> dict[str, Any]:
+            rows = demanded.rows("predict", [sentence.decode() for sentence in text.numpy()])
+            return answer_with(rows, run, run_with_phrases, text, *languages)
 
-        made = copy.copy(self)
-        made._run, made._drawing = answer, self._drawing or run
-        return made
+        return self._replace_function(answer)
 
     def each(
         self,
@@ -282,39 +287,42 @@ class TranslatorPredictor(TextPredictor):
         seed: int | None = None,
         n_best: int | None = None,
     ) -> Iterator[Any]:
-        """As `Predictor.each`, into a language and with what `predict` takes besides."""
-        writing = self._writing(new_tokens, search, seed, n_best)
-        chosen = writing.towards(target_language).demanding(glossary, keep_placeables)
-        return super(TranslatorPredictor, chosen).each(items, batch_size, verbose, details)
+        """Yields answers as `Predictor.each` does, with the arguments of `predict`."""
+        predictor = self._change_settings(new_tokens, search, seed, n_best)
+        predictor = predictor.towards(target_language).demanding(glossary, keep_placeables)
+        return super(TranslatorPredictor, predictor).each(items, batch_size, verbose, details)
 
     @property
     def context(self) -> int:
-        """How many previous sentences it reads before each, see `export.Translator`; often 0."""
+        """Number of previous sentences that the model reads, see `export.Translator`; often 0."""
         return vars(self).get("previous", 0) or getattr(self._run, "context", 0)
 
     @property
     def target_languages(self) -> tuple[str, ...]:
-        """Codes of the languages to choose from; none where there is no choice."""
-        found: tuple[str, ...] = vars(self).get("languages", ())
-        return found or getattr(self._run, "target_languages", ())
+        """Codes of the languages to choose from; empty if there is no choice."""
+        languages: tuple[str, ...] = vars(self).get("languages", ())
+        return languages or getattr(self._run, "target_languages", ())
 
     def towards(self, target_language: str | None) -> Self:
-        """The translator into one of the languages that there are; None where there is one alone.
+        """Returns the translator into one of its languages.
+
+        Args:
+            target_language: Code of the language; None if there is no choice.
 
         Raises:
-            ValueError: If there is no such language, or none was given where there are several.
+            ValueError: If there is no such language, or a choice and no code.
         """
-        known = self.target_languages
-        if target_language is None and (not known or self._asked is not None):
+        codes = self.target_languages
+        if target_language is None and (not codes or self._language is not None):
             return self
-        if target_language not in known:
-            allowed = f"one of {', '.join(known)}" if known else "None: there is no choice"
+        if target_language not in codes:
+            allowed = f"one of {', '.join(codes)}" if codes else "None: there is no choice"
             raise ValueError(
                 f"translator: `target_language` must be {allowed}. Received: {target_language!r}"
             )
-        made = copy.copy(self)
-        made._asked = target_language
-        return made
+        predictor = copy.copy(self)
+        predictor._language = target_language
+        return predictor
 
     def score(
         self,
@@ -323,7 +331,7 @@ class TranslatorPredictor(TextPredictor):
         batch_size: int | None = None,
         target_language: str | None = None,
     ) -> list[dict[str, Any]]:
-        """How probable given translations are, by the model.
+        """Computes the log-probabilities of translations by the model.
 
         Args:
             texts, translations: Lists of one length.
@@ -336,19 +344,19 @@ class TranslatorPredictor(TextPredictor):
             and `truncated`, whether a text or its translation was cut.
 
         Raises:
-            ValueError: If the lists differ in length, or one holds something that is no text.
-            AttributeError: If what was exported cannot score.
+            ValueError: If the lists differ in length, or an item is no text.
+            AttributeError: If the export cannot score.
         """
         sides = [texts, translations]
         if any(isinstance(side, str | bytes) for side in sides) or len(texts) != len(translations):
-            shown = [side if isinstance(side, str | bytes) else len(side) for side in sides]
+            sizes = [side if isinstance(side, str | bytes) else len(side) for side in sides]
             raise ValueError(
                 "score: `texts` and `translations` must be lists as long as each other. "
-                f"{received(shown)}"
+                f"{received(sizes)}"
             )
-        asked = self.towards(target_language)
-        score = self._function("score", ("text", "translation"))
-        return asked._scores(score, sides, batch_size)
+        predictor = self.towards(target_language)
+        score = self._find_function("score", ("text", "translation"))
+        return predictor._score_items(score, sides, batch_size)
 
     def alternatives(
         self,
@@ -357,27 +365,27 @@ class TranslatorPredictor(TextPredictor):
         k: int = 10,
         target_language: str | None = None,
     ) -> Any:
-        """The pieces that the model finds likeliest to follow the beginning of a translation.
+        """Returns the pieces that most probably follow the beginning of a translation.
 
         Args:
             text: A text, or a list of them.
             prefix: The beginning of its translation, "" for nothing; or a list.
-            k: How many pieces, at most 64.
+            k: Number of pieces, at most 64.
             target_language: As `predict` takes it.
 
         Returns:
             A list of `(piece, log-probability)`, the likeliest first; or a list of such lists. A
-            piece goes on with the last word of the prefix, or begins another, with a blank as the
+            piece continues the last word of the prefix, or begins another, with a blank as the
             tokenizer writes it.
 
         Raises:
             ValueError: If texts and prefixes differ in number, `k` is out of its range, or a text
                 or a prefix is longer than the translator takes.
-            AttributeError: If what was exported cannot do this.
+            AttributeError: If the export cannot do this.
         """
-        alone = isinstance(text, str | bytes)
-        sides: list[Any] = [[text], [prefix]] if alone else [text, prefix]
-        if len(sides[0]) != len(sides[1]) or not alone and isinstance(prefix, str | bytes):
+        is_alone = isinstance(text, str | bytes)
+        sides: list[Any] = [[text], [prefix]] if is_alone else [text, prefix]
+        if len(sides[0]) != len(sides[1]) or not is_alone and isinstance(prefix, str | bytes):
             raise ValueError(
                 "alternatives: `prefix` must be as `text` is, one or a list as long. "
                 f"{received(prefix)}"
@@ -386,40 +394,38 @@ class TranslatorPredictor(TextPredictor):
             raise ValueError(
                 f"alternatives: `k` must be from 1 to {MOST_ALTERNATIVES}. Received: {k}"
             )
-        asked = self.towards(target_language)
-        run = self._function("alternatives", ("text", "prefix"))
+        predictor = self.towards(target_language)
+        run = self._find_function("alternatives", ("text", "prefix"))
         encoded = [[self._encoded(item) for item in side] for side in sides]
-        given = [tf.constant(side, tf.string, [len(side)]) for side in encoded]
-        found = {
-            name: tensor.numpy()
-            for name, tensor in run(*given, *asked._besides(len(sides[0]))).items()
-        }
-        if found["truncated"].any():
-            number = int(np.argmax(found["truncated"]))
+        inputs = [tf.constant(side, tf.string, [len(side)]) for side in encoded]
+        outputs = run(*inputs, *predictor._further_inputs(len(sides[0])))
+        outputs = {name: tensor.numpy() for name, tensor in outputs.items()}
+        if outputs["truncated"].any():
+            number = int(np.argmax(outputs["truncated"]))
             raise ValueError(f"alternatives: item {number} is longer than the translator takes.")
-        rows = zip(found["tokens"][:, :k], found["log_probabilities"][:, :k], strict=True)
+        rows = zip(outputs["tokens"][:, :k], outputs["log_probabilities"][:, :k], strict=True)
         answers = [pairs_of(*row) for row in rows]
-        return answers[0] if alone else answers
+        return answers[0] if is_alone else answers
 
     def align(
         self, texts: Sequence[str], translations: Sequence[str], **options: Any
     ) -> list[list[tuple[int, int]]]:
         """Links words of translations to those of their texts: see `alignment.align_words`.
 
-        A run with a head of guided alignment takes that, where nothing else is asked for.
+        By default a run with a head of guided alignment uses this head.
 
         Args:
             texts, translations: Lists of str of one length.
-            **options: `layer`, `heads`, `at` and `learned`; and `target_language`, where there are
-                several.
+            **options: `layer`, `heads`, `at` and `learned`; and `target_language`, if there is a
+                choice.
 
         Raises:
             ValueError: As `alignment.align_words`.
-            AttributeError: If there is no model, as of a SavedModel alone.
+            AttributeError: If there is no model, only a SavedModel.
         """
-        from keras_transformers.alignment import align_words  # where tokenizers can be made
+        from keras_transformers.alignment import align_words  # it needs tensorflow-text
 
-        language = self.towards(options.pop("target_language", None))._asked
+        language = self.towards(options.pop("target_language", None))._language
         tokenizer = self.tokenizer if language is None else self.tokenizer.towards(language)
         options["target_marks"] = getattr(self._run, "target_marks", None)
         if "alignment" in self._parts and len(options) == 1:
@@ -430,44 +436,45 @@ class TranslatorPredictor(TextPredictor):
         """Returns the translator whose answers have `scores` or `confidence`, see `predict`."""
         if not scores and not confidence:
             return self
-        made = copy.copy(self)
-        made._drawing = self._drawing or self._run
-        made._run = self._function("tokens", ("text",))
-        made._tells = (scores, confidence)
-        return made
+        predictor = self._replace_function(self._find_function("tokens", ("text",)))
+        predictor._tells = (scores, confidence)
+        return predictor
 
-    def _told(self, row: dict[str, Any]) -> dict[str, Any]:
-        """What an answer has besides."""
-        scores, confidence = self._tells
-        found: dict[str, Any] = {}
-        if scores:
-            found = scores_of(row)
-        if confidence and "confidence" not in row:
+    def _describe_scores(self, row: dict[str, Any]) -> dict[str, Any]:
+        """Returns the scores and the confidence of an answer, if it has them."""
+        has_scores, has_confidence = self._tells
+        entries = scores_of(row) if has_scores else {}
+        if not has_confidence:
+            return entries
+        if "confidence" not in row:
             raise ValueError(
                 f"predict: `confidence` must be False, for {self.source} was not calibrated; see "
                 "fitting.calibrate_confidence. Received: True"
             )
-        return found | ({"confidence": float(row["confidence"])} if confidence else {})
+        return entries | {"confidence": float(row["confidence"])}
 
     def _encoded(self, item: Any) -> Any:
         encoded = super()._encoded(item)
-        if refused := refused_context(encoded, self.context):
-            raise ValueError(refused)
+        reason = refused_context(encoded, self.context)
+        if reason:
+            raise ValueError(reason)
         return encoded
 
-    def _besides(self, number: int) -> tuple[tf.Tensor, ...]:
-        return () if self._asked is None else (tf.fill([number], self._asked),)
+    def _further_inputs(self, number: int) -> tuple[tf.Tensor, ...]:
+        return () if self._language is None else (tf.fill([number], self._language),)
 
     def _answer(self, row: dict[str, Any], details: bool) -> Any:
         translation = text_of(row["translation"])
-        more = self._told(row)
-        every = [text_of(text) for text in row["translations"]] if "translations" in row else []
-        if not details and not more:
-            return (every or [translation]) if self._lists else translation
+        scores = self._describe_scores(row)
+        translations = []
+        if "translations" in row:
+            translations = [text_of(text) for text in row["translations"]]
+        if not details and not scores:
+            return (translations or [translation]) if self._lists else translation
         # SavedModels of 0.2.0 do not tell whether they ended a translation.
         flags = {name: bool(row[name]) for name in ("finished", "truncated") if name in row}
         answer: dict[str, Any] = {"translation": translation, "score": float(row["score"])}
-        answer |= flags | more
-        if every:
-            answer |= {"translations": every, "scores": row["scores"].tolist()}
+        answer |= flags | scores
+        if translations:
+            answer |= {"translations": translations, "scores": row["scores"].tolist()}
         return answer

@@ -12,18 +12,18 @@ Scored = list[dict[str, Any]]
 
 
 class QualityEstimator:
-    """Estimates how good translations are by what translators think of them.
+    """Estimates the quality of translations by the log-probabilities of translators.
 
     The quality of a translation is its mean log-probability by a translator, END included, given
     the source (Fomicheva et al. 2020, https://aclanthology.org/2020.tacl-1.35, "TP", of a
     translator's own translations; Thompson & Post 2020, https://aclanthology.org/2020.emnlp-main.8,
-    of anybody's). With a translator of the other direction, the mean of both: what lacks half of
-    the source may be a likely translation, and makes the source an unlikely one.
+    of any translations). With a translator of the other direction, it is the mean of both: a
+    translation that lacks half of the source may be likely, but makes the source unlikely.
 
     Args:
-        forward: A translator from sources to translations: what `load` gives, or an
+        forward: A translator from sources to translations: a predictor of `load`, or an
             `export.Translator`.
-        backward: One from translations to sources, or None.
+        backward: A translator from translations to sources, or None.
 
     Example:
     >>> from keras_transformers.export import Translator
@@ -47,30 +47,31 @@ class QualityEstimator:
         target_language: str | None = None,
         source_language: str | None = None,
     ) -> list[float]:
-        """The quality of each translation, at most 0: higher is better.
+        """Returns the quality of each translation, at most 0: higher is better.
 
-        Numbers of one estimator can be compared with one another, not with those of another; see
-        `fitting.calibrate_confidence` for numbers that mean something by themselves.
+        Numbers of one estimator can be compared with each other, but not with those of another
+        estimator. `fitting.calibrate_confidence` gives numbers on a known scale.
 
         Args:
             sources, translations: Lists of str of one length.
-            target_language, source_language: What `forward` and `backward` are asked for, where
-                they are of several languages.
+            target_language, source_language: Languages that `forward` and `backward` translate
+                into, if they have a choice.
 
         Raises:
-            ValueError: If the lists differ in length, or hold something that is no text.
+            ValueError: If the lists differ in length, or hold items that are no texts.
         """
-        there = self._forward.score(sources, translations, target_language=target_language)
-        means = [mean_log_probability(row) for row in there]
+        rows = self._forward.score(sources, translations, target_language=target_language)
+        forward_means = [mean_log_probability(row) for row in rows]
         if self._backward is None:
-            return means
-        back = self._backward.score(translations, sources, target_language=source_language)
-        both = zip(means, map(mean_log_probability, back), strict=True)
-        return [(one + other) / 2 for one, other in both]
+            return forward_means
+        rows = self._backward.score(translations, sources, target_language=source_language)
+        backward_means = [mean_log_probability(row) for row in rows]
+        pairs = zip(forward_means, backward_means, strict=True)
+        return [(forward + backward) / 2 for forward, backward in pairs]
 
 
 def mean_log_probability(row: dict[str, Any]) -> float:
-    """The mean over the tokens of what `score`, or `predict(..., scores=True)`, says of a text.
+    """Returns the mean log-probability of the tokens in an answer with scores.
 
     Example:
     >>> from keras_transformers.tasks.translation_quality import mean_log_probability
@@ -81,19 +82,19 @@ def mean_log_probability(row: dict[str, Any]) -> float:
     return sum(values) / max(len(values), 1)
 
 
-BINS = 20  # of the sentences it is made of
+BINS = 20  # of the sentences that a curve is made of
 
 
 @dataclasses.dataclass(frozen=True)
 class ConfidenceCurve:
-    """The quality that may be expected where a model is so sure: a rising, piecewise-linear curve.
+    """The expected quality of answers by their scores: a rising, piecewise-linear curve.
 
     Args:
-        scores: What a model thinks of its answers, increasing: for translations the mean
+        scores: Increasing scores that a model gives its answers: for translations the mean
             log-probability of their tokens, END included.
-        qualities: What is expected there, never decreasing; below the first score and above the
-            last it stays.
-        rows: Number of answers that it was made of.
+        qualities: The expected quality at each score, never decreasing. Below the first score and
+            above the last it is constant.
+        rows: Number of answers that the curve was made of.
 
     Raises:
         ValueError: If the two differ in length, are empty or not finite, or do not rise.
@@ -110,33 +111,34 @@ class ConfidenceCurve:
     rows: int = 0
 
     def __post_init__(self) -> None:
-        scores, qualities = np.asarray(self.scores), np.asarray(self.qualities)
-        fine = scores.ndim == qualities.ndim == 1 and 0 < len(scores) == len(qualities)
-        fine = fine and bool(np.isfinite([scores, qualities]).all())
-        if not fine or (np.diff(scores) <= 0).any() or (np.diff(qualities) < 0).any():
+        scores = np.asarray(self.scores)
+        qualities = np.asarray(self.qualities)
+        is_pair = scores.ndim == qualities.ndim == 1 and 0 < len(scores) == len(qualities)
+        is_valid = is_pair and bool(np.isfinite([scores, qualities]).all())
+        if not is_valid or (np.diff(scores) <= 0).any() or (np.diff(qualities) < 0).any():
             raise ValueError(
                 "ConfidenceCurve: `scores` must increase and `qualities` never decrease, as many "
                 f"of each. Received: {str(self.scores)[:60]} and {str(self.qualities)[:60]}"
             )
 
     def __call__(self, scores: Any) -> Array:
-        """The expected quality of each score, an array."""
+        """Returns the expected quality for each score, an array."""
         return np.interp(scores, self.scores, self.qualities)
 
     @classmethod
     def fit(cls, scores: Sequence[float], qualities: Sequence[float], bins: int = BINS) -> Self:
-        """The curve of answers whose quality is known.
+        """Makes the curve from answers whose quality is known.
 
-        Answers are sorted into bins of as many each by their scores, and the means of these made to
-        rise by isotonic regression (the pool-adjacent-violators algorithm; Zadrozny & Elkan 2002,
-        https://doi.org/10.1145/775047.775151, calibrate so).
+        Answers are sorted by their scores into bins of equal size, and isotonic regression makes
+        the means of the bins rise (the pool-adjacent-violators algorithm, which Zadrozny & Elkan
+        2002, https://doi.org/10.1145/775047.775151, use for calibration).
 
         Args:
-            scores, qualities: Of each answer.
-            bins: Most bins; each has 10 answers or more, where there are so many.
+            scores, qualities: Score and quality of each answer.
+            bins: Most bins; each has 10 answers or more, if there are so many.
 
         Raises:
-            ValueError: If the two differ in length, are empty, or hold what is not finite.
+            ValueError: If the two differ in length, are empty, or hold numbers that are not finite.
 
         Example:
         >>> from keras_transformers.tasks.translation_quality import ConfidenceCurve
@@ -153,18 +155,18 @@ class ConfidenceCurve:
         parts = np.array_split(np.argsort(x, kind="stable"), number)
         means = np.array([[x[part].mean(), y[part].mean(), len(part)] for part in parts])
         # Scores that are equal may fill several bins, and a curve has one value at each.
-        values, same = np.unique(means[:, 0], return_inverse=True)
-        weights = np.bincount(same, means[:, 2])
-        levels = np.bincount(same, means[:, 1] * means[:, 2]) / weights
+        values, groups = np.unique(means[:, 0], return_inverse=True)
+        weights = np.bincount(groups, means[:, 2])
+        levels = np.bincount(groups, means[:, 1] * means[:, 2]) / weights
         return cls(tuple(values.tolist()), tuple(isotonic(levels, weights).tolist()), len(x))
 
 
 def isotonic(values: Any, weights: Any = None) -> Array:
-    """The never decreasing numbers that are nearest to `values` by (weighted) squared distance.
+    """Returns the never decreasing numbers nearest to `values` by (weighted) squared distance.
 
     Args:
         values: `(number,)`.
-        weights: `(number,)`, positive; by default all the same.
+        weights: `(number,)`, positive; by default all 1.
 
     Returns:
         float64 `(number,)`.
@@ -176,7 +178,7 @@ def isotonic(values: Any, weights: Any = None) -> Array:
     """
     values = np.asarray(values, "float64")
     weights = np.ones_like(values) if weights is None else np.asarray(weights, "float64")
-    pools: list[tuple[float, float, int]] = []  # mean, weight and number of what is pooled
+    pools: list[tuple[float, float, int]] = []  # mean, weight and number of the pooled values
     for mean, weight in zip(values.tolist(), weights.tolist(), strict=True):
         pool = (mean, weight, 1)
         while pools and pools[-1][0] >= pool[0]:

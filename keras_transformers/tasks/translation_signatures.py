@@ -1,4 +1,4 @@
-"""Further signatures of a translator: scores, alternatives, and phrases that must be there."""
+"""Further signatures of a translator: scores, alternatives, and demanded phrases."""
 
 import dataclasses
 from typing import Any, NamedTuple
@@ -6,10 +6,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from keras_transformers.generation import BeamSearch, Shortlisted
+from keras_transformers.generation import BeamSearch
 from keras_transformers.generation.request import most_tokens, vocabularies_of
 from keras_transformers.generation.search import Search
-from keras_transformers.tasks.rounds import Rounds
+from keras_transformers.tasks.rounds import Rounds, plain_search
 from keras_transformers.tasks.served import bounded
 from keras_transformers.tasks.text_signatures import TextSignature
 from keras_transformers.tasks.translation_predictor import MOST_ALTERNATIVES, MOST_PHRASES
@@ -41,10 +41,8 @@ def encode_targets(
 ) -> Targets:
     """Tokenizes translations, and puts marks before and behind them."""
     translator = signature.exporter
-    limits = {
-        *map(most_tokens, translator.lengths),
-        *map(translator.most_tokens, translator.lengths),
-    }
+    limits = set(map(most_tokens, translator.lengths))
+    limits |= set(map(translator.most_tokens, translator.lengths))
     lengths = [limit + len(before) for limit in sorted(limits)]
     texts, is_shortened = bounded(texts, lengths[-1])
     ids = signature.tokenizer.tokenize(texts)
@@ -60,8 +58,8 @@ class GivenTranslations(TextSignature):
     translator does), and gives `score` float32 `(batch,)`, the logarithm of the translation's
     probability; `tokens`, strings, and `log_probabilities`, float32, both `(batch, length)`, END
     the last of each row, empty and 0 behind it; and `truncated` bool `(batch,)`, whether one of the
-    two was cut. The token of a language that a translation begins with is none of them. With XLA,
-    lengths are those of the translator, and what a source of such a length may become.
+    two was cut. The token of a language that begins a translation does not count. With XLA, sources
+    have the lengths of the translator, and translations the greatest lengths for these.
 
     Args:
         translator: The `Translator`, whose model, tokenizer and search are used.
@@ -102,15 +100,15 @@ class GivenTranslations(TextSignature):
 class TokenScores(TextSignature):
     """The signature "tokens" of a `Translator`.
 
-    It takes what the translator takes, and gives beside `translation`, `score`, `finished` and
-    `truncated` of each text the pieces that the search has chosen and how probable the model finds
-    them: `tokens`, strings, and `log_probabilities`, float32, both `(batch, length)`, END the last
-    of each row that has come to it, empty and 0 behind it; and `log_probability`, float32
-    `(batch,)`, their sum. A piece has the probability that the model gives it after those before
-    it, whatever the search makes of that: its length penalty, temperature or constraints are not in
-    it. The token of a language that a translation begins with is none of them. Where the translator
-    has a `confidence` there is `confidence` besides, float32 `(batch,)`: the quality to be expected
-    of a translation whose pieces have this mean log-probability.
+    It takes the inputs of the translator, and gives `translation`, `score`, `finished` and
+    `truncated` of each text. Further outputs are the pieces that the search has chosen and their
+    log-probabilities by the model: `tokens`, strings, and `log_probabilities`, float32, both
+    `(batch, length)`, with END at the end of a finished translation, empty and 0 behind it; and
+    `log_probability`, float32 `(batch,)`, their sum. The probability of a piece is the model's,
+    after the pieces before it; length penalty, temperature and constraints of the search do not
+    change it. The token of a language that begins a translation does not count. If the translator
+    has a `confidence`, so have the outputs, float32 `(batch,)`: the expected quality of a
+    translation with this mean log-probability.
 
     Args:
         translator: The `Translator`, whose model, tokenizer and search are used.
@@ -124,13 +122,15 @@ class TokenScores(TextSignature):
         translator = self.exporter
         sources = translator.encode(*request)
         before, _ = translator.target_marks
-        # The search starts behind START, and itself writes the token of a language.
-        start, num_marks = before[:1], max(len(before) - 1, 0)
-        padding, width = translator.padding, translator.most_tokens(translator.longest)
+        # The search starts behind START, and writes the token of a language itself.
+        start = before[:1]
+        num_marks = max(len(before) - 1, 0)
+        padding = translator.padding
+        width = translator.most_tokens(translator.longest)
 
         def translate(ids: tf.RaggedTensor, rows: tf.Tensor) -> dict[str, tf.Tensor]:
             tokens, scores, finished = translator.find_tokens(rounds, ids, rows)
-            if tokens.shape.rank == 3:  # of several translations the best, or the first
+            if tokens.shape.rank == 3:  # only the best of several translations, or the first
                 tokens, scores, finished = tokens[:, 0], scores[:, 0], finished[:, 0]
             target = tf.concat([rows_of(start, tf.shape(tokens)[0]), tokens], axis=1)
             source = rounds.padded(ids, translator.lengths, padding)
@@ -169,29 +169,30 @@ def _on_curve(x: tf.Tensor, curve: ConfidenceCurve) -> tf.Tensor:
     scores = tf.constant(curve.scores, tf.float32)
     qualities = tf.constant(curve.qualities, tf.float32)
     x = tf.clip_by_value(x, scores[0], scores[-1])
-    right = tf.minimum(tf.searchsorted(scores, x, side="right"), len(curve.scores) - 1)
-    left = tf.maximum(right - 1, 0)
-    start, end = tf.gather(scores, left), tf.gather(scores, right)
-    lower, upper = tf.gather(qualities, left), tf.gather(qualities, right)
+    index = tf.minimum(tf.searchsorted(scores, x, side="right"), len(curve.scores) - 1)
+    previous = tf.maximum(index - 1, 0)
+    start, end = tf.gather(scores, previous), tf.gather(scores, index)
+    lower, upper = tf.gather(qualities, previous), tf.gather(qualities, index)
     return lower + tf.math.divide_no_nan(x - start, end - start) * (upper - lower)
 
 
 PHRASES = tf.TensorSpec([None, None], tf.string, name="phrases")
 FORMS = 3  # of each phrase
-MARKS = (".", ",", "'")  # what stands between the digits of a number
+MARKS = (".", ",", "'")  # characters between the digits of a number
 PROBE = "a"  # any letter will do
 
 
 class DemandedPhrases(TextSignature):
     """The signature "phrases" of a `Translator`.
 
-    It takes what `serving_default` takes, and `phrases`, strings `(batch, number)` of at most 12:
-    what must stand in the translation of each, as often as it is there; "" is nothing. It gives
-    what `serving_default` gives. A phrase begins a word; one that begins with no letter may stand
-    right behind something else as well. A number is not part of a longer one; one like 1.5 may have
-    the other decimal mark. What does not fit into the limit on tokens is left out with all behind
-    it, and so is a phrase with a character that the vocabulary lacks. The search is over the whole
-    vocabulary, and has twice the beams, which are shared out by phrases.
+    It has the inputs and outputs of `serving_default`, and the input `phrases`, strings `(batch,
+    number)` of at most 12. The translation of each text must hold its phrases, a repeated phrase
+    repeatedly; "" is no phrase. A phrase begins a word; a phrase that does not begin with a letter
+    may also follow directly on another character. A number is not part of a longer number; a number
+    like 1.5 may have the other decimal mark. A phrase that exceeds the limit on tokens does not
+    count, nor do the phrases behind it. A phrase with a character that the vocabulary lacks does
+    not count. The search is over the whole vocabulary, and has twice the beams, which the phrases
+    share.
 
     Args:
         translator: The `Translator`, whose model, tokenizer and search are used.
@@ -209,7 +210,7 @@ class DemandedPhrases(TextSignature):
     @staticmethod
     def search_of(search: Search) -> Search:
         """Returns the search for translations that hold phrases."""
-        search = search.search if isinstance(search, Shortlisted) else search
+        search = plain_search(search)
         if isinstance(search, BeamSearch):
             return dataclasses.replace(search, beam_size=2 * search.beam_size)
         return search
@@ -225,67 +226,69 @@ class DemandedPhrases(TextSignature):
                 first = np.pad([piece[:1].isdecimal() for piece in pieces], missing)
                 links = np.pad([piece in MARKS for piece in pieces], missing)
                 last = np.pad([piece[-1:].isdecimal() for piece in pieces], missing) | links
-                one, two = tokenizer.tokenize([PROBE, f"{PROBE} {PROBE}"]).to_list()
-                blank = "" if one + one == two else " "
-                self._properties = (first, last, links), blank, one
+                probe, double_probe = tokenizer.tokenize([PROBE, f"{PROBE} {PROBE}"]).to_list()
+                blank = "" if probe + probe == double_probe else " "
+                self._properties = (first, last, links), blank, probe
         return self._properties
 
     def answer(self, *arguments: Any) -> dict[str, tf.Tensor]:
         *request, phrases, rounds = arguments
         translator = self.exporter
         shape = tf.shape(phrases)
-        said = f"Translator: `phrases` must have a row for each text, of at most {MOST_PHRASES}."
-        fits = [tf.debugging.assert_equal(shape[0], tf.size(request[0]), said)]
-        fits += [tf.debugging.assert_less_equal(shape[1], MOST_PHRASES, said)]
-        with tf.control_dependencies(fits):
-            ids = self._forms(tf.identity(phrases), rounds)
-        # The number is known beforehand, so that a search knows how many candidates there are.
-        short = [[0, 0], [0, MOST_PHRASES - shape[1]], [0, 0], [0, 0]]
-        ids = tf.pad(ids, short, constant_values=translator.padding)
+        message = f"Translator: `phrases` must have a row for each text, of at most {MOST_PHRASES}."
+        checks = [
+            tf.debugging.assert_equal(shape[0], tf.size(request[0]), message),
+            tf.debugging.assert_less_equal(shape[1], MOST_PHRASES, message),
+        ]
+        with tf.control_dependencies(checks):
+            ids = self._encode_forms(tf.identity(phrases), rounds)
+        # The number is fixed, so that a search knows how many candidates there are.
+        missing = [[0, 0], [0, MOST_PHRASES - shape[1]], [0, 0], [0, 0]]
+        ids = tf.pad(ids, missing, constant_values=translator.padding)
         ids = tf.ensure_shape(ids, [None, MOST_PHRASES, FORMS, None])
         return translator.answer(*request, rounds, phrases=[ids])
 
-    def _forms(self, phrases: tf.Tensor, rounds: Rounds) -> tf.Tensor:
-        """Ids `(batch, number, 3, length)` of the forms of each.
+    def _encode_forms(self, phrases: tf.Tensor, rounds: Rounds) -> tf.Tensor:
+        """Returns the ids of three forms of each phrase, `(batch, number, 3, length)`.
 
-        As a word; right behind something else; and as a word with the other decimal mark.
+        The phrase as a word; directly behind another character; and as a word with the other
+        decimal mark.
         """
         _, blank, probe = self._tokenizer_properties()
-        translator, flat = self.exporter, tf.reshape(phrases, [-1])
+        translator = self.exporter
         padding = translator.padding
+        flat = tf.reshape(phrases, [-1])
         words = self.tokenizer.tokenize(tf.where(flat == "", "", blank + flat))
-        behind = self.tokenizer.tokenize(PROBE + flat)
-        apart = tf.reduce_all(
-            behind[:, : len(probe)].to_tensor(-1, shape=[None, len(probe)]) == probe, axis=1
-        )
-        apart &= ~tf.strings.regex_full_match(flat, r"(?s)(\pL.*)?")
-        most = translator.most_tokens(translator.longest)
-        other = tf.where(
-            tf.strings.regex_full_match(flat, r"\d+[.,]\d+"), _with_other_mark(flat), ""
-        )
-        others = self.tokenizer.tokenize(tf.where(other == "", "", blank + other))
+        behind_probe = self.tokenizer.tokenize(PROBE + flat)
+        start = behind_probe[:, : len(probe)].to_tensor(-1, shape=[None, len(probe)])
+        is_separate = tf.reduce_all(start == probe, axis=1)
+        is_separate &= ~tf.strings.regex_full_match(flat, r"(?s)(\pL.*)?")
+        behind = behind_probe[:, len(probe) :]
+        is_decimal = tf.strings.regex_full_match(flat, r"\d+[.,]\d+")
+        swapped = tf.where(is_decimal, _swap_decimal_mark(flat), "")
+        swapped_words = self.tokenizer.tokenize(tf.where(swapped == "", "", blank + swapped))
+        limit = translator.most_tokens(translator.longest)
         unknown = getattr(self.tokenizer, "unknown_id", -1)
         forms = []
-        for ids, may_be in ((words, True), (behind[:, len(probe) :], apart), (others, True)):
-            lacks = tf.reduce_any(ids == unknown, axis=1)
-            may_be &= ~lacks & (ids.row_lengths() <= most)
-            forms.append(tf.where(may_be[:, None], ids[:, :most].to_tensor(padding), padding))
-        length = tf.reduce_max([tf.shape(each)[1] for each in forms])
+        for ids, is_form in ((words, True), (behind, is_separate), (swapped_words, True)):
+            has_unknown = tf.reduce_any(ids == unknown, axis=1)
+            is_form &= ~has_unknown & (ids.row_lengths() <= limit)
+            forms.append(tf.where(is_form[:, None], ids[:, :limit].to_tensor(padding), padding))
+        length = tf.reduce_max([tf.shape(form)[1] for form in forms])
         if rounds.compiled:  # few lengths: powers of two from 8 on
             powers = tf.constant([1 << i for i in range(3, 31)])
             length = tf.reduce_min(tf.boolean_mask(powers, powers >= length))
-        forms = [
-            tf.pad(x, [[0, 0], [0, length - tf.shape(x)[1]]], constant_values=padding)
-            for x in forms
-        ]
+        for i, form in enumerate(forms):
+            missing = [[0, 0], [0, length - tf.shape(form)[1]]]
+            forms[i] = tf.pad(form, missing, constant_values=padding)
         return tf.reshape(tf.stack(forms, axis=1), [*tf.unstack(tf.shape(phrases)), FORMS, length])
 
 
-def _with_other_mark(numbers: tf.Tensor) -> tf.Tensor:
-    """Numbers with a comma for a point, or a point for a comma."""
-    point = tf.strings.regex_full_match(numbers, r".*\..*")
+def _swap_decimal_mark(numbers: tf.Tensor) -> tf.Tensor:
+    """Replaces the point of a number by a comma, or the comma by a point."""
+    has_point = tf.strings.regex_full_match(numbers, r".*\..*")
     swapped = tf.strings.regex_replace(numbers, ",", ".")
-    return tf.where(point, tf.strings.regex_replace(numbers, r"\.", ","), swapped)
+    return tf.where(has_point, tf.strings.regex_replace(numbers, r"\.", ","), swapped)
 
 
 PREFIX = (

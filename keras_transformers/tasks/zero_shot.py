@@ -10,14 +10,14 @@ import tensorflow as tf
 from keras_transformers import pretrained
 from keras_transformers.core.types import Array, StrPath, Tokenizer
 from keras_transformers.models import DualEncoder
+from keras_transformers.tasks.classes import THRESHOLD
 from keras_transformers.tasks.fitting import Answering, Fitted
 from keras_transformers.tasks.image_classification import ImageClassifierPredictor
 from keras_transformers.tasks.image_requests import ImagePredictor, decoded_pixels
 from keras_transformers.tasks.predictor_folder import Held, Published
 from keras_transformers.tasks.registry import Task
 from keras_transformers.tasks.rounds import Rounds
-from keras_transformers.tasks.served import Saving, Served, bounded, lengths_for, strings
-from keras_transformers.text import framed
+from keras_transformers.tasks.served import Saving, Served, lengths_for, strings
 from keras_transformers.vision import Preprocessing
 
 LENGTHS = (16, 32, 64, 128, 256)  # of texts, in ids, as far as the model has positions
@@ -29,19 +29,19 @@ class ZeroShotClassifier(Served):
     It takes `image` string `(images,)`, encoded as `ImageClassifier` takes them, and `text`, UTF-8
     strings `(texts,)`, and gives a dict of `label` string `(images,)`, the text that fits best,
     `probability` float32 `(images,)`, `probabilities` float32 `(images, texts)`, and `truncated`
-    bool `(texts,)`: which texts were too long; where every pair is judged by itself (SigLIP), also
-    `present` bool `(images, texts)`. For XLA texts are padded to a few lengths, and both come in a
-    few batch sizes, each compiled when it is first met; what `save` writes can be called without
-    XLA, see `Served`. The model's weights are shared, not copied.
+    bool `(texts,)`: which texts were too long. If the model judges every pair by itself (SigLIP),
+    it also gives `present` bool `(images, texts)`. For XLA texts are padded to a few lengths, and
+    both come in a few batch sizes, each compiled when it is first used; the SavedModel that `save`
+    writes can be called without XLA, see `Served`. The model's weights are shared, not copied.
 
     Args:
         model: A built `models.DualEncoder`.
-        tokenizer: Its tokenizer; the model sees START, where there is one, the text's ids and END.
+        tokenizer: Its tokenizer; the model sees START, if there is one, the text's ids and END.
         preprocessing: The `vision.Preprocessing` of its images; by default one for the size and
             channels that it was built for, with mean and deviation 0.5.
 
     Raises:
-        ValueError: If the tokenizer has ids that are none of the model's.
+        ValueError: If the tokenizer has ids that the model does not know.
 
     Example:
     >>> import tensorflow as tf
@@ -68,16 +68,18 @@ class ZeroShotClassifier(Served):
     def __init__(
         self, model: DualEncoder, tokenizer: Tokenizer, preprocessing: Preprocessing | None = None
     ) -> None:
-        image, text = (tf.TensorSpec([None], tf.string, name=name) for name in ("image", "text"))
+        image = tf.TensorSpec([None], tf.string, name="image")
+        text = tf.TensorSpec([None], tf.string, name="text")
         super().__init__("zero_shot_classifier", model, image, text)
         self.lengths = lengths_for("ZeroShotClassifier", model, tokenizer, None, LENGTHS)
         if preprocessing is None:
             preprocessing = Preprocessing(model.image_size, model.channels)
-        self.tokenizer, self.preprocessing = tokenizer, preprocessing
+        self.tokenizer = tokenizer
+        self.preprocessing = preprocessing
         self._fill = model.fill_id
-        if self._fill is not None:  # by the token that the model's own tokenizer has for it
-            padding = getattr(tokenizer, "pad_id", -1)
-            self._fill = padding if padding >= 0 else self._fill
+        padding = getattr(tokenizer, "pad_id", -1)
+        if self._fill is not None and padding >= 0:  # the token of the model's own tokenizer
+            self._fill = padding
         width = model.encode_texts(tf.ones((1, 1), tf.int32)).shape[-1]
         self._results = {"embedding": tf.TensorSpec([None, width], tf.float32)}
         rounds = self.compiled_rounds
@@ -89,25 +91,25 @@ class ZeroShotClassifier(Served):
 
     def answer(self, image: tf.Tensor, text: tf.Tensor, rounds: Rounds) -> dict[str, tf.Tensor]:
         texts, truncated = self._vectors_of_texts(text, rounds)
-        found = self._compared(self._vectors_of_images(image, rounds), texts, text)
-        return {**found, "truncated": truncated}
+        answer = self._compare(self._vectors_of_images(image, rounds), texts, text)
+        return {**answer, "truncated": truncated}
 
     def _vectors_of_texts(self, text: tf.Tensor, rounds: Rounds) -> tuple[tf.Tensor, tf.Tensor]:
-        """Vectors of texts, and which were cut."""
-        text, cut = bounded(text, self.lengths[-1])
-        ids, truncated = framed(self.tokenizer, text, self.lengths[-1])
-        encode, padding = rounds.program(self._encode_ids), self.model.padding_id
+        """Returns the vectors of texts, and which texts were cut."""
+        ids, truncated = self.frame_texts(text)
+        encode = rounds.program(self._encode_ids)
+        padding = self.model.padding_id
         if self._fill is not None:
-            dense = ids.to_tensor(self._fill, shape=(None, self.lengths[-1]))
-            found = rounds.run(encode, [dense], self._results)["embedding"]
-            return found, truncated | cut
-        vectors = rounds.run_by_length(
-            lambda ids: encode(rounds.padded(ids, self.lengths, padding)), ids, self._results
-        )
-        return vectors["embedding"], truncated | cut
+            dense = ids.to_tensor(self._fill, shape=(None, self.longest))
+            outputs = rounds.run(encode, [dense], self._results)
+        else:
+            outputs = rounds.run_by_length(
+                lambda ids: encode(rounds.padded(ids, self.lengths, padding)), ids, self._results
+            )
+        return outputs["embedding"], truncated
 
     def _vectors_of_images(self, image: tf.Tensor, rounds: Rounds) -> tf.Tensor:
-        """Vectors of encoded images."""
+        """Returns the vectors of encoded images."""
         pixels = decoded_pixels(self.preprocessing, image)
         return rounds.run(rounds.program(self._encode_pixels), [pixels], self._results)["embedding"]
 
@@ -122,42 +124,44 @@ class ZeroShotClassifier(Served):
         self, image: tf.Tensor, texts: tf.Tensor, text: tf.Tensor
     ) -> dict[str, tf.Tensor]:
         """Compares encoded images with the vectors of texts, compiled by XLA."""
-        return self._compared(self._images(image), texts, text)
+        return self._compare(self._images(image), texts, text)
 
-    def _compared(
+    def _compare(
         self, images: tf.Tensor, texts: tf.Tensor, text: tf.Tensor
     ) -> dict[str, tf.Tensor]:
-        """What is said of images, by the vectors of both."""
+        """Returns the answer for images from their vectors, the vectors of texts, and the texts."""
         number = tf.shape(text)[0]
         check = tf.debugging.assert_positive(number, "`text` must have a text for every class")
         with tf.control_dependencies([check]):
             probabilities = self.model.probabilities(self.model.logits(images, texts))
-        found = {
+        answer = {
             "label": tf.gather(text, tf.argmax(probabilities, axis=1)),
             "probability": tf.reduce_max(probabilities, axis=1),
             "probabilities": probabilities,
         }
-        return found | ({"present": probabilities >= 0.5} if self.model.sigmoid else {})
+        if self.model.sigmoid:
+            answer["present"] = probabilities >= THRESHOLD
+        return answer
 
     def against(self, texts: Sequence[str]) -> Callable[[tf.Tensor], dict[str, tf.Tensor]]:
-        """A function of encoded images alone, for which the texts have been encoded already.
+        """Encodes texts, and returns a function of encoded images alone.
 
         Args:
             texts: List of str.
 
         Returns:
-            Function from a string tensor `(images,)` to what a call gives, but for `truncated`.
+            Function from a string tensor `(images,)` to the answer of a call without `truncated`.
         """
         text = strings(texts)
         vectors, _ = self._texts(text)
         return lambda image: self._against(image, vectors, text)
 
     def encode_texts(self, texts: Sequence[str]) -> Array:
-        """Vectors of length 1, `(texts, width)`, NumPy float32, of a list of str."""
+        """Encodes a list of str to vectors of length 1, `(texts, width)`, NumPy float32."""
         return self._texts(strings(texts))[0].numpy()
 
     def encode_images(self, images: Sequence[bytes]) -> Array:
-        """Vectors of length 1, `(images, width)`, NumPy float32, of a list of encoded images."""
+        """Encodes a list of encoded images to vectors of length 1, NumPy float32."""
         return self._images(strings(images)).numpy()
 
 
@@ -189,11 +193,11 @@ def zero_shot_classifier(
 
 
 class ZeroShotClassifierPredictor(ImagePredictor):
-    """Classifies images by labels that are given with them.
+    """Classifies images by labels that come with the request.
 
     Answers are those of `ImageClassifierPredictor`: a dict of `label`, `probability` and
-    `probabilities`. By a model that judges every label by itself (SigLIP), probabilities do not sum
-    to 1, and the list `labels` has those of a half or more.
+    `probabilities`. If the model judges every label by itself (SigLIP), probabilities do not sum to
+    1, and the list `labels` has the labels with a probability of a half or more.
 
     Example:
     >>> import numpy as np, tensorflow as tf
@@ -211,12 +215,12 @@ class ZeroShotClassifierPredictor(ImagePredictor):
     also_takes = ("text",)
 
     def against(self, labels: Sequence[str], template: str = "{}") -> ImageClassifierPredictor:
-        """A classifier of images by these labels.
+        """Returns a classifier of images by these labels.
 
         Args:
             labels: Names of the classes, one at least.
-            template: Text that each label is put into, in the place of `{}`, as the model knows
-                such texts from its training: "a photo of a {}".
+            template: Text in which each label replaces `{}`, such as the model has been trained
+                on: "a photo of a {}".
 
         Raises:
             ValueError: If there are no labels, or the template has no `{}`.
@@ -237,14 +241,16 @@ class ZeroShotClassifierPredictor(ImagePredictor):
             run = lambda image: self._run(image, text)  # noqa: E731
 
         def classify(image: tf.Tensor) -> dict[str, tf.Tensor]:
-            found = run(image)
-            best = tf.argmax(found["probabilities"], axis=1)
-            kept = {name: found[name] for name in ("probabilities", "present") if name in found}
-            return {
-                **kept,
-                "label": tf.gather(tf.constant(names, tf.string), best),
-                "probability": tf.reduce_max(found["probabilities"], axis=1),
+            outputs = run(image)
+            probabilities = outputs["probabilities"]
+            answer = {
+                "probabilities": probabilities,
+                "label": tf.gather(tf.constant(names, tf.string), tf.argmax(probabilities, axis=1)),
+                "probability": tf.reduce_max(probabilities, axis=1),
             }
+            if "present" in outputs:
+                answer["present"] = outputs["present"]
+            return answer
 
         return ImageClassifierPredictor(classify, names, self._parts, self.source)
 
@@ -257,7 +263,7 @@ class ZeroShotClassifierPredictor(ImagePredictor):
         labels: Sequence[str] = (),
         template: str = "{}",
     ) -> Any:
-        """Answers for one image, or for many.
+        """Classifies one image, or many.
 
         Args:
             raw, batch_size, verbose, details: As `Predictor.predict` takes them.
@@ -267,7 +273,7 @@ class ZeroShotClassifierPredictor(ImagePredictor):
             A dict, or a list of dicts; see the class.
 
         Raises:
-            ValueError: If there are no labels, or a thing is no image; the message has its number.
+            ValueError: If there are no labels, or an item is no image; the message has its number.
         """
         return self.against(labels, template).predict(raw, batch_size, verbose, details)
 
@@ -280,7 +286,7 @@ class ZeroShotClassifierPredictor(ImagePredictor):
         labels: Sequence[str] = (),
         template: str = "{}",
     ) -> Iterator[Any]:
-        """As `Predictor.each`, with labels as `predict` takes them."""
+        """Yields answers as `Predictor.each` does, with labels as `predict` takes them."""
         return self.against(labels, template).each(items, batch_size, verbose, details)
 
 
@@ -297,15 +303,16 @@ class ZeroShotClassifierFitting(Answering):
 
     @classmethod
     def from_published(cls, published: Published) -> Fitted | None:
-        model, folder = published.model, published.folder
+        model = published.model
+        folder = published.folder
         if not isinstance(model, DualEncoder):
             return None
         tokenizer = pretrained.load_tokenizer(folder)
         return cls(Held(model, tokenizer, pretrained.load_preprocessing(folder)))
 
     def served(self) -> Any:
-        of = self.held
-        return ZeroShotClassifier(of.model, of.tokenizer, of.preprocessing)
+        held = self.held
+        return ZeroShotClassifier(held.model, held.tokenizer, held.preprocessing)
 
 
 TASKS = (Task(ZeroShotClassifier, ZeroShotClassifierPredictor, ZeroShotClassifierFitting),)

@@ -25,7 +25,7 @@ from keras_transformers.export import (
     text_classifier,
 )
 from keras_transformers.models import DETR, PVT, MViT, Swin, TextEncoder, ViT
-from keras_transformers.tasks.conversion import of_images
+from keras_transformers.tasks.conversion import image_settings
 from keras_transformers.text import SentencePieceTokenizer, WordPieceTokenizer
 from keras_transformers.vision import Preprocessing
 from tests.export import by_hand, examples
@@ -161,7 +161,7 @@ def test_images_are_encoded_by_hand_as_by_us(format, files, tmp_path):
 )
 def test_pixels_are_ours_but_for_ties_and_the_grey_of_colours(changes, files):
     preprocessing = Preprocessing((8, 12), **changes)
-    about = json.loads(json.dumps(of_images(preprocessing, CLASSES)))
+    about = json.loads(json.dumps(image_settings(preprocessing, CLASSES)))
     for file in files:
         found, _ = by_hand.image(about, file)
         expected = preprocessing.decode(file.read_bytes()).numpy()

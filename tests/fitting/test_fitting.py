@@ -13,7 +13,7 @@ from keras_transformers import layers, models, pretrained, text, training, visio
 from keras_transformers.data.splits import part_of
 from keras_transformers.fitting import Asked, Held, TranslatorFitting
 from keras_transformers.tasks.classes import Scale, problem_of, row_weights, targets_of
-from keras_transformers.tasks.fitting import learned, split_parts
+from keras_transformers.tasks.fitting import split_parts, train_model
 from keras_transformers.text import encode_pairs
 from keras_transformers.text.batching import boundaries_for, within
 from keras_transformers.training import fine_tuning_numbers
@@ -76,7 +76,7 @@ def test_a_filler_of_masks_learns_classes_that_the_table_names(tmp_path):
     known = predictor.model  # whose head stays, for the classes are its own
     assert (
         predictor.fitting_for("fit")
-        ._with_head(
+        ._prepare_head(
             targets_of([*zip(texts, royal(texts), strict=True)], None, None, None, predictor.labels)
         )
         .model
@@ -241,7 +241,7 @@ def test_a_translator_is_taught_what_its_search_will_start_with(tmp_path):
     pairs = [("the king", "Der König"), ("not", "nicht")]
     fitting = TranslatorFitting(Held(model, words))
     corpus = text.PairCorpus.from_pairs("toy", pairs)
-    found = fitting._ids(corpus, Asked())
+    found = fitting._encode_pairs(corpus)
     expected = encode_pairs(*zip(*pairs, strict=True), words, target_tokenizer=words.for_targets())
     for number, pair in enumerate(expected):
         for side in ("source", "target"):
@@ -257,11 +257,11 @@ def test_pairs_are_kept_as_far_as_the_model_has_positions(tmp_path):
         model = models.Transformer(words.vocab_size, **folders.WIDTHS, positions=given)
         fitting = TranslatorFitting(Held(model, words))
         if kept == 3:
-            found = fitting._ids(corpus, Asked())
+            found = fitting._encode_pairs(corpus)
             assert found["target"][0].shape[0] > 512 < found["source"][1].shape[0]
         else:
             with pytest.warns(UserWarning, match="toy: 1 pairs of over 700 tokens on a side are"):
-                found = fitting._ids(corpus, Asked())
+                found = fitting._encode_pairs(corpus)
             assert fitting.served().longest == 700  # what is learned is read, too
         assert found["source"].nrows() == found["target"].nrows() == kept
 
@@ -452,12 +452,12 @@ def test_a_loss_that_becomes_nan_ends_the_training_and_spares_the_weights(epoch)
     if epoch == 0:
         message = "NaN or infinite in epoch 1, before anything was learned.*lower `learning_rate`"
         with pytest.raises(ValueError, match=message):
-            learned(*arguments, loss="mse")
+            train_model(*arguments, loss="mse")
         for one, other in zip(model.get_weights(), start, strict=True):
             np.testing.assert_array_equal(one, other)
     else:
         with pytest.warns(UserWarning, match="in epoch 3, and training ended. .* epoch 2. A lower"):
-            history = learned(*arguments, loss="mse")
+            history = train_model(*arguments, loss="mse")
         assert len(history["loss"]) == 3
         assert np.isfinite(np.asarray(model(x))).all()
 

@@ -45,7 +45,7 @@ def test_an_encoder_learns_tags_and_is_the_same_when_it_is_loaded_again(tmp_path
         assert again.predict(test[0]["tokens"]) == predictor.predict(test[0]["tokens"])
         assert again.evaluate(test) == scores
     fitting = again.fitting_for("fit")  # which keeps its head for tags that it knows
-    assert fitting._with_head(fitting._labels(read_tagged(data))).model is again.model
+    assert fitting._prepare_head(fitting._labels(read_tagged(data))).model is again.model
     texts = [(each["text"], each["type"], each["start"], each["end"]) for each in found["entities"]]
     assert texts == [("king queen", "ROYAL", 6, 16), ("king", "ROYAL", 21, 25)]
     assert [each["word"] for each in found["words"]] == "to be king queen or king".split()
@@ -88,13 +88,13 @@ def test_the_label_stands_at_the_first_piece_and_nowhere_else(tmp_path):
     model, words = predictor.model, predictor.tokenizer
     held = Held(model, words, labels=NAMES, options={"lengths": (12,)})
     corpus = TaggedCorpus("toy", [["tobe", "\u200b", "to"], ["the"] * 20], [NAMES, ["O"] * 20])
-    rows = _Rows.of(held, corpus)
+    rows = _Rows.encode(held, corpus)
     pieces = len(words.tokenize("tobe"))
     assert pieces > 1
     first = [0, *[UNSCORED] * (pieces - 1), 2]
     assert rows.labels.to_list() == [[UNSCORED, *first, UNSCORED],
                                      [UNSCORED, *[0] * 10, UNSCORED]]  # fmt: skip
-    assert (rows.cut, rows.without) == (1, 1)
+    assert (rows.num_cut, rows.num_without_piece) == (1, 1)
     for ids, labels in rows.batches((8, 12), 36):
         assert ids.shape == labels.shape
         assert (labels.numpy()[(ids == model.padding_id).numpy()] == UNSCORED).all()

@@ -212,7 +212,7 @@ def test_what_cannot_draft_is_refused(draft):
 
 def test_an_export_refuses_a_draft(draft):
     pytest.importorskip("tensorflow")
-    from keras_transformers.tasks.rounds import without_draft
+    from keras_transformers.tasks.rounds import exportable_search
 
     with pytest.raises(ValueError, match="Translator: `search`"):
-        without_draft("Translator", Speculative(draft))
+        exportable_search("Translator", Speculative(draft))

@@ -183,8 +183,8 @@ def test_another_signature_is_read_with_all_others_when_it_is_used(tmp_path):
 
 def test_a_damaged_or_foreign_saved_model_is_refused(shouter, tmp_path):
     damaged = shutil.copytree(shouter, tmp_path / "damaged")
-    (damaged / "loading.pb").write_bytes(b"no program")
-    with pytest.raises(ValueError, match="loading.pb is damaged"):
+    (damaged / "saved_model.pb").write_bytes(b"no program")
+    with pytest.raises(ValueError, match="saved_model.pb is damaged"):
         keras_transformers.load(damaged)
     other = tf.Module()
     other.f = tf.function(lambda x: {"y": x}, input_signature=[tf.TensorSpec([None], name="x")])
