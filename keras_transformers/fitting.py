@@ -13,7 +13,8 @@ from keras_transformers.tasks.sentence_embedding import EncoderFitting
 from keras_transformers.tasks.tagging import TextTaggerFitting
 from keras_transformers.tasks.text_classification import TextClassifierFitting, TextRegressorFitting
 from keras_transformers.tasks.text_generation import LanguageModelFitting
-from keras_transformers.tasks.translation import TranslatorFitting, calibrate_confidence
+from keras_transformers.tasks.translation import TranslatorFitting
+from keras_transformers.tasks.translation_predictor import calibrate_confidence
 from keras_transformers.tasks.zero_shot import ZeroShotClassifierFitting
 
 FITTINGS = {kind: task.fitting for kind, task in all_tasks().items() if task.fitting}

@@ -121,8 +121,6 @@ SINGLE_IMPORTER = {
     "pretrained.swin": "a family of models; `folder` lists all families",
     "pretrained.transformer": "a family of models; `folder` lists all families",
     "text.in_graph_program": "with `fast`, 900 lines; ops of a graph, and a tokenizer",
-    "tasks.translation_inputs": "with `translation`, 950 lines; what a request has besides texts",
-    "tasks.translation_signatures": "with `translation`, 1,150 lines; further signatures",
 }
 
 SAMPLE = """

@@ -10,7 +10,6 @@ import tensorflow as tf
 from keras_transformers.core.types import StrPath
 from keras_transformers.generation.request import padding_of
 from keras_transformers.models import MaskedLanguageHead
-from keras_transformers.tasks.documents import UnlabelledTextFitting
 from keras_transformers.tasks.fitting import Fitted
 from keras_transformers.tasks.predictor_folder import Published
 from keras_transformers.tasks.registry import Task
@@ -23,6 +22,7 @@ from keras_transformers.tasks.served import (
     lengths_for,
     strings,
 )
+from keras_transformers.tasks.text_classification import UnlabelledTextFitting
 from keras_transformers.tasks.text_predictor import TextPredictor, text_of
 from keras_transformers.text import masked, packed_documents
 from keras_transformers.text.wordpiece import WordPieceTokenizer

@@ -16,7 +16,6 @@ from keras_transformers.generation.request import Decodable, padding_of, vocabul
 from keras_transformers.generation.search import Search
 from keras_transformers.models import LanguageHead, LanguageModel
 from keras_transformers.pretrained.search import load_new_tokens, load_stop_strings
-from keras_transformers.tasks.documents import UnlabelledTextFitting
 from keras_transformers.tasks.fitting import Fitted
 from keras_transformers.tasks.predictor import received
 from keras_transformers.tasks.predictor_folder import Published
@@ -38,6 +37,7 @@ from keras_transformers.tasks.served import (
     lengths_up_to,
     strings,
 )
+from keras_transformers.tasks.text_classification import UnlabelledTextFitting
 from keras_transformers.tasks.text_predictor import (
     TextPredictor,
     TextStream,

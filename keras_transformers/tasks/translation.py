@@ -51,23 +51,24 @@ from keras_transformers.tasks.rounds import (
 )
 from keras_transformers.tasks.served import Saving, Served, Signature, bounded, lengths_for, strings
 from keras_transformers.tasks.text_predictor import TextStream, byte_id
-from keras_transformers.tasks.translation_inputs import LanguageChoice, Lists
 from keras_transformers.tasks.translation_predictor import (
     AnyGlossary,
     Demanded,
     TranslatorPredictor,
     answer_with,
 )
-from keras_transformers.tasks.translation_quality import ConfidenceCurve, mean_log_probability
+from keras_transformers.tasks.translation_quality import ConfidenceCurve
 from keras_transformers.tasks.translation_signatures import (
     Alternatives,
     DemandedPhrases,
     GivenTranslations,
+    LanguageChoice,
+    Lists,
     TokenScores,
 )
 from keras_transformers.text import PairCorpus, bucketed, read_pairs
 from keras_transformers.text.tokenizers import Context, cutter_of_targets, in_marks
-from keras_transformers.training import score_translations, sentence_chrf, token_learning
+from keras_transformers.training import score_translations, token_learning
 
 REQUEST = tf.TensorSpec([None], tf.string, name="text")
 LENGTHS = (16, 32, 64, 128, 256, 512)  # of sources, by default
@@ -737,59 +738,6 @@ def _published_search(published: Published, tokenizer: Any) -> Search:
 def _lengths(ids: dict[str, tf.RaggedTensor]) -> Any:
     """Returns the positions that pairs need: those of their longer sides, without START."""
     return np.maximum(ids["source"].row_lengths(), ids["target"].row_lengths() - 1)
-
-
-def calibrate_confidence(
-    translator: Translator,
-    sources: Sequence[str],
-    references: Sequence[str],
-    target_language: str | None = None,
-) -> ConfidenceCurve:
-    """Calibrates the quality that a translator expects of its translations.
-
-    It translates validation sentences that the model has not learned from, and sets
-    `translator.confidence`: the mean sentence chrF of translations by the mean log-probability of
-    their tokens. The curve holds for similar texts, this search and these weights. `save` writes
-    it, too.
-
-    Args:
-        translator: An `export.Translator`.
-        sources, references: Lists of str of one length; some hundreds or more.
-        target_language: The code of the references' language, if there is a choice.
-
-    Returns:
-        The `ConfidenceCurve`.
-
-    Raises:
-        ValueError: If the lists differ in length or hold nothing.
-        ImportError: If sacreBLEU is not installed.
-
-    Example:
-    >>> from keras_transformers.export import Translator
-    >>> from keras_transformers.fitting import calibrate_confidence
-    >>> from keras_transformers.models import Transformer
-    >>> from keras_transformers.text import SentencePieceTokenizer
-    >>> tokenizer = SentencePieceTokenizer.train(["a cat sat on a mat"] * 9, vocab_size=14)
-    >>> model = Transformer(14, hidden_dim=8, num_heads=2, mlp_dim=16, num_layers=1)
-    >>> translator = Translator(model, tokenizer, source_lengths=(8,))
-    >>> curve = calibrate_confidence(translator, ["a cat", "a mat"], ["a cat", "a mat"])
-    >>> 0 <= translator.predict("a cat", confidence=True)["confidence"] <= 100
-    True
-    """
-    if len(sources) != len(references) or not sources:
-        raise ValueError(
-            "calibrate_confidence: `sources` and `references` must be lists as long as each other "
-            f"and not empty. Received: {len(sources)} and {len(references)}"
-        )
-    predictor = TranslatorPredictor(translator)
-    rows = predictor.predict(list(sources), scores=True, target_language=target_language)
-    numbers = [i for i, row in enumerate(rows) if row["tokens"]]  # an empty text has none
-    scores = [mean_log_probability(rows[i]) for i in numbers]
-    translations = [rows[i]["translation"] for i in numbers]
-    qualities = sentence_chrf(translations, [references[i] for i in numbers])
-    curve = ConfidenceCurve.fit(scores, qualities)
-    translator.confidence = curve
-    return curve
 
 
 TASKS = (Task(Translator, TranslatorPredictor, TranslatorFitting, output="translation"),)

@@ -1,4 +1,4 @@
-"""The predictor that translates."""
+"""The predictor that translates, and its confidence in translations."""
 
 import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -19,8 +19,10 @@ from keras_transformers.tasks.text_predictor import (
     scores_of,
     text_of,
 )
+from keras_transformers.tasks.translation_quality import ConfidenceCurve, mean_log_probability
+from keras_transformers.tasks.translation_signatures import MOST_ALTERNATIVES, MOST_PHRASES
+from keras_transformers.training import sentence_chrf
 
-MOST_PHRASES = 12  # most phrases of one sentence; further phrases do not count
 AnyGlossary = Glossary | Mapping[str, str] | StrPath
 
 
@@ -115,9 +117,6 @@ def dense(phrases: Sequence[Sequence[str]]) -> tf.Tensor:
     number = max(map(len, phrases), default=0)
     rows = [[*row, *[""] * (number - len(row))] for row in phrases]
     return tf.constant(rows, tf.string, shape=[len(rows), number])
-
-
-MOST_ALTERNATIVES = 64  # most alternatives that an export gives
 
 
 class TranslatorPredictor(TextPredictor):
@@ -478,3 +477,56 @@ class TranslatorPredictor(TextPredictor):
         if translations:
             answer |= {"translations": translations, "scores": row["scores"].tolist()}
         return answer
+
+
+def calibrate_confidence(
+    translator: Any,
+    sources: Sequence[str],
+    references: Sequence[str],
+    target_language: str | None = None,
+) -> ConfidenceCurve:
+    """Calibrates the quality that a translator expects of its translations.
+
+    It translates validation sentences that the model has not learned from, and sets
+    `translator.confidence`: the mean sentence chrF of translations by the mean log-probability of
+    their tokens. The curve holds for similar texts, this search and these weights. `save` writes
+    it, too.
+
+    Args:
+        translator: An `export.Translator`.
+        sources, references: Lists of str of one length; some hundreds or more.
+        target_language: The code of the references' language, if there is a choice.
+
+    Returns:
+        The `ConfidenceCurve`.
+
+    Raises:
+        ValueError: If the lists differ in length or hold nothing.
+        ImportError: If sacreBLEU is not installed.
+
+    Example:
+    >>> from keras_transformers.export import Translator
+    >>> from keras_transformers.fitting import calibrate_confidence
+    >>> from keras_transformers.models import Transformer
+    >>> from keras_transformers.text import SentencePieceTokenizer
+    >>> tokenizer = SentencePieceTokenizer.train(["a cat sat on a mat"] * 9, vocab_size=14)
+    >>> model = Transformer(14, hidden_dim=8, num_heads=2, mlp_dim=16, num_layers=1)
+    >>> translator = Translator(model, tokenizer, source_lengths=(8,))
+    >>> curve = calibrate_confidence(translator, ["a cat", "a mat"], ["a cat", "a mat"])
+    >>> 0 <= translator.predict("a cat", confidence=True)["confidence"] <= 100
+    True
+    """
+    if len(sources) != len(references) or not sources:
+        raise ValueError(
+            "calibrate_confidence: `sources` and `references` must be lists as long as each other "
+            f"and not empty. Received: {len(sources)} and {len(references)}"
+        )
+    predictor = TranslatorPredictor(translator)
+    rows = predictor.predict(list(sources), scores=True, target_language=target_language)
+    numbers = [i for i, row in enumerate(rows) if row["tokens"]]  # an empty text has none
+    scores = [mean_log_probability(rows[i]) for i in numbers]
+    translations = [rows[i]["translation"] for i in numbers]
+    qualities = sentence_chrf(translations, [references[i] for i in numbers])
+    curve = ConfidenceCurve.fit(scores, qualities)
+    translator.confidence = curve
+    return curve

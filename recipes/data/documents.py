@@ -7,7 +7,7 @@ from keras_transformers.data.labels import indicator_size, names_of, whole_numbe
 from keras_transformers.data.splits import PARTS
 from keras_transformers.shards import Shards
 from keras_transformers.tables import LABELS, TEXTS
-from keras_transformers.tasks.documents import in_parts
+from keras_transformers.tasks.text_classification import in_parts
 from keras_transformers.text import TextCorpus, read_labelled, read_texts, row_of_labels
 
 from . import data_sets, shakespeare

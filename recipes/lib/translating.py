@@ -19,7 +19,7 @@ from keras_transformers.generation import Constraints, Greedy, Sampling, Shortli
 from keras_transformers.inspection import attention_maps
 from keras_transformers.predictors import TranslatorPredictor
 from keras_transformers.tasks.translation import LENGTHS
-from keras_transformers.tasks.translation_inputs import LanguageChoice
+from keras_transformers.tasks.translation_signatures import LanguageChoice
 from keras_transformers.text.tokenizers import with_room
 from keras_transformers.training import (
     TranslationScores,

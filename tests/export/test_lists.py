@@ -16,7 +16,7 @@ from keras_transformers.generation import (
     generate,
 )
 from keras_transformers.models import Transformer
-from keras_transformers.tasks.translation_inputs import Lists
+from keras_transformers.tasks.translation_signatures import Lists
 from keras_transformers.text import SentencePieceTokenizer
 
 WORDS = "the cat sat on a mat and saw the dog run to an old house by the sea".split()
