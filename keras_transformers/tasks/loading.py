@@ -420,7 +420,9 @@ def exported_predictor(
         _register_text_ops(folder)
     program = _Program(folder, [*signatures], signature, names)
     predictor = predictor_of(kind)(program, labels, parts, source or folder)
-    vars(predictor).update(languages=languages, previous=previous, loaded=program)
+    predictor.languages = languages
+    predictor.previous = previous
+    predictor.loaded = program
     return predictor, program.read
 
 

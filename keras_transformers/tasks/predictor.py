@@ -5,6 +5,7 @@ import dataclasses
 import itertools
 import os
 import pathlib
+import types
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from typing import Any, Self
@@ -94,6 +95,10 @@ class Predictor:
     _drawing: Any = None  # the object with the seed of samples, if it is not `_run`
     _seed: int | None = None  # in place of that object's own seed
     _number_cut = 0  # texts that were longer than the model reads
+    # Of a SavedModel: languages to choose from, number of previous sentences, and its signatures.
+    languages: tuple[str, ...] = ()
+    previous: int = 0
+    loaded: Mapping[str, Any] = types.MappingProxyType({})
 
     def __init__(
         self,

@@ -27,8 +27,10 @@ class Rounds:
     `run_by_length` and `program`.
     """
 
-    compiled = False
-    stages: int | None = None  # of a search
+    compiled = False  # whether XLA compiles the programs
+    # Stages of a search, see `generation.decode`. None if nothing is compiled: then rows leave the
+    # batch when half of them are finished.
+    stages: int | None = None
 
     def __init__(self) -> None:
         self._programs: dict[Callable[..., Any], Callable[..., Any]] = {}
@@ -336,7 +338,7 @@ class TensorFlowKernels:
                 return tf.stack(tf.unstack(x, axis=axis), axis=3 - axis)
         return tf.transpose(x, (0, 2, 1, 3))
 
-    def softmax(self, scores: tf.Tensor, mask: tf.Tensor | None) -> tf.Tensor:
+    def softmax(self, scores: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
         # Once for all layers that share a mask: TensorFlow's broadcasting `where` takes 10 us.
         scores = scores + tf.where(mask, tf.constant(0, scores.dtype), -1e38)
         if scores.shape[0] == 1 or scores.shape[2] == 1:

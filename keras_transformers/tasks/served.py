@@ -5,6 +5,7 @@ import pathlib
 import shutil
 import sys
 import tempfile
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, TypedDict
 
@@ -41,7 +42,7 @@ class Signature(NamedTuple):
     """One function of raw requests, for processes with XLA and for all others.
 
     Attributes:
-        compiled: The `tf.function` that XLA compiles.
+        compiled: The `tf.function` whose programs XLA compiles.
         portable: The `tf.function` that runs wherever TensorFlow's own kernels run.
     """
 
@@ -50,9 +51,10 @@ class Signature(NamedTuple):
 
 
 class Saved(tf.Module):
-    """The object that a SavedModel holds: the resources of its signatures, and nothing else.
+    """The object that a SavedModel holds: the variables of the model, and the resources.
 
     The model itself is no attribute: TensorFlow would trace it once more, with inputs of its own.
+    Constants of a signature, such as the names of classes, stand in its graph.
 
     Args:
         name: Name of the object, for TensorFlow.
@@ -71,9 +73,10 @@ class Served:
 
     A subclass has `answer(*request, rounds)`: it reads a request (one tensor for each of
     `requests`), encodes it, runs the model in `rounds`, and returns a dict of tensors whose first
-    axis is the batch. A call in Python is compiled by XLA. A SavedModel has two signatures with the
-    same inputs, outputs and variables: `serving_default`, which runs wherever TensorFlow's own
-    kernels run, and `xla`. No more of a text is read than `bounded` says.
+    axis is the batch. XLA compiles the model in a call in Python. A SavedModel has two signatures
+    with the same inputs, outputs and variables: `serving_default`, which runs wherever TensorFlow's
+    own kernels run, and `xla`. The `further_signatures` run without XLA, too. `bounded` cuts very
+    long texts.
 
     Args:
         name: Name of the exporter, for TensorFlow and for messages.
@@ -98,6 +101,7 @@ class Served:
     padding: int = 0
     seed: tf.Variable | None = None
     first_row: tf.Variable | None = None
+    _predictor: Any = None  # keeps what it has compiled for other settings
 
     def __init__(self, name: str, model: Any, *requests: tf.TensorSpec) -> None:
         self.name = name
@@ -200,6 +204,11 @@ class Served:
     def _check_requests(self, requests: tuple[Any, ...]) -> None:
         """Raises a ValueError if a request has another shape than is declared."""
         check_process(type(self).__name__)
+        if len(requests) != len(self.requests):
+            names = ", ".join(f"`{declared.name}`" for declared in self.requests)
+            raise TypeError(
+                f"{type(self).__name__}: expected {names}. Received: {len(requests)} arguments"
+            )
         for request, declared in zip(requests, self.requests, strict=True):
             shape = tf.TensorShape(request.shape if tf.is_tensor(request) else np.shape(request))
             if not shape.is_compatible_with(declared.shape):
@@ -219,7 +228,9 @@ class Served:
 
     def predict(self, raw: Any, **options: Any) -> Any:
         """Answers one item or many in plain Python, see `predictors.Predictor.predict`."""
-        return predictor_of(self.kind)(self, self.labels).predict(raw, **options)
+        if self._predictor is None:
+            self._predictor = predictor_of(self.kind)(self, self.labels)
+        return self._predictor.predict(raw, **options)
 
     def further_signatures(self) -> dict[str, Signature]:
         """Returns further signatures of the SavedModel by their names: a hook."""
@@ -240,6 +251,32 @@ class Served:
         """Returns the objects that the signatures read, without the weights, by name: a hook."""
         named = {"tokenizer": self.tokenizer, "seed": self.seed, "first_row": self.first_row}
         return {name: resource for name, resource in named.items() if resource is not None}
+
+    def call_deprecated(
+        self, method: str, signature: str, inputs: Sequence[tf.Tensor]
+    ) -> dict[str, tf.Tensor]:
+        """Answers by a further signature, and warns that a method of this object will go.
+
+        Args:
+            method: Name of the method.
+            signature: Name of the signature.
+            inputs: Its inputs.
+        """
+        warnings.warn(
+            f"{type(self).__name__}.{method} goes in version 0.4; use "
+            f'`further_signature("{signature}").compiled`.',
+            FutureWarning,
+            stacklevel=3,
+        )
+        answer: dict[str, tf.Tensor] = self.further_signature(signature).compiled(*inputs)
+        return answer
+
+    def as_module(self) -> Saved:
+        """Returns the object that a SavedModel holds.
+
+        A `tf.Module` of your own that calls this exporter needs it as an attribute.
+        """
+        return Saved(self.name, self.model, self.resources())
 
     def description(self) -> dict[str, Any]:
         """Returns the description in a SavedModel, a dict for JSON: a hook."""
@@ -307,7 +344,7 @@ class Served:
 
     def _write_saved_model(self, path: pathlib.Path, records: list[Any]) -> None:
         """Writes the SavedModel, its description and the records for warming up."""
-        saved = Saved(self.name, self.model, self.resources())
+        saved = self.as_module()
         signatures = {"serving_default": self.signature.portable, "xla": self.signature.compiled}
         for name, signature in self.further_signatures().items():
             signatures[name] = signature.portable

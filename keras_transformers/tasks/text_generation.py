@@ -406,6 +406,18 @@ class TextGenerator(Served):
         """Scores texts, token by token: see `TextGeneratorPredictor.score`."""
         return TextGeneratorPredictor(self).score(texts, prompts)
 
+    def with_tokens(self, *inputs: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Deprecated: continues texts and scores each token; see the signature "tokens"."""
+        return self.call_deprecated("with_tokens", "tokens", inputs)
+
+    def with_prompts(self, *inputs: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Deprecated: scores texts after prompts; see the signature "score"."""
+        return self.call_deprecated("with_prompts", "score", inputs)
+
+    def log_probabilities(self, ids: tf.Tensor) -> tf.Tensor:
+        """Computes those of the model: see `models.LanguageModel.log_probabilities`."""
+        return self.model.log_probabilities(ids)
+
     def further_signature(self, name: str) -> Signature:
         if not self._scores:
             model = type(self.model).__name__

@@ -192,7 +192,7 @@ class TextPredictor(Predictor):
         if hasattr(self._run, "further_signature"):
             function: Callable[..., Any] = self._run.further_signature(signature).compiled
             return function
-        signatures = vars(self).get("loaded", {})
+        signatures = self.loaded
         if signature not in signatures:
             raise AttributeError(
                 f"{signature}: {self.source} has no signature {signature!r}; export it by this "

@@ -394,6 +394,26 @@ class Translator(Served):
             answer["scores"] = tf.where(is_empty[:, None], 0.0, outputs["scores"])
         return answer
 
+    def given(self, *inputs: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Deprecated: scores translations; see the signature "score"."""
+        return self.call_deprecated("given", "score", inputs)
+
+    def with_tokens(self, *inputs: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Deprecated: translates and scores each token; see the signature "tokens"."""
+        return self.call_deprecated("with_tokens", "tokens", inputs)
+
+    def with_phrases(self, *inputs: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Deprecated: translates with phrases; see the signature "phrases"."""
+        return self.call_deprecated("with_phrases", "phrases", inputs)
+
+    def following(self, *inputs: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Deprecated: finds the pieces that may follow; see the signature "alternatives"."""
+        return self.call_deprecated("following", "alternatives", inputs)
+
+    def log_probabilities(self, source: tf.Tensor, target: tf.Tensor) -> tf.Tensor:
+        """Computes those of the model: see `models.Transformer.log_probabilities`."""
+        return self.model.log_probabilities(source, target)
+
     def further_signatures(self) -> dict[str, Signature]:
         return {
             "score": self._scores.signature,

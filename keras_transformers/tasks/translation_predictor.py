@@ -294,13 +294,13 @@ class TranslatorPredictor(TextPredictor):
     @property
     def context(self) -> int:
         """Number of previous sentences that the model reads, see `export.Translator`; often 0."""
-        return vars(self).get("previous", 0) or getattr(self._run, "context", 0)
+        return self.previous or getattr(self._run, "context", 0)
 
     @property
     def target_languages(self) -> tuple[str, ...]:
         """Codes of the languages to choose from; empty if there is no choice."""
-        languages: tuple[str, ...] = vars(self).get("languages", ())
-        return languages or getattr(self._run, "target_languages", ())
+        languages: tuple[str, ...] = getattr(self._run, "target_languages", ())
+        return self.languages or languages
 
     def towards(self, target_language: str | None) -> Self:
         """Returns the translator into one of its languages.

@@ -424,6 +424,6 @@ def change_search(predictor, search, seed, signature):
     new_search = {"greedy": Greedy, "sample": Sampling}[search](constraints=constraints)
     translator = SeededTranslator(*parts, new_search, seed=seed)
     made = TranslatorPredictor(translator if signature == "xla" else translator.portable)
-    vars(made)["languages"] = translator.target_languages
+    made.languages = translator.target_languages
     made._made["served"] = translator  # what streams
     return made

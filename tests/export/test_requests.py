@@ -280,3 +280,41 @@ def test_what_is_written_says_what_it_is(saved):
     path = saved("image classifier, vit").path / "assets.extra" / "keras_transformers.json"
     about = json.loads(path.read_text())
     assert about["kind"] == "image_classifier" and about["labels"] == ["cat", "dog", "bird"]
+
+
+def test_a_deprecated_method_answers_as_its_signature_and_warns():
+    served = examples.MAKE["translator, greedy"]()
+    texts = tf.constant(["a cat"])
+    with pytest.warns(FutureWarning, match="Translator.with_tokens goes in version 0.4; use"):
+        answer = served.with_tokens(texts)
+    expected = served.further_signature("tokens").compiled(texts)
+    assert answer["tokens"].numpy().tolist() == expected["tokens"].numpy().tolist()
+
+
+def test_a_wrong_number_of_inputs_is_refused_with_their_names():
+    served = examples.MAKE["translator, greedy"]()
+    with pytest.raises(TypeError, match="Translator: expected `text`. Received: 0 arguments"):
+        served.portable()
+
+
+def test_an_exporter_compiles_other_settings_once():
+    served = examples.MAKE["translator, beams"]()
+    served.predict("a cat", n_best=2)
+    changed = served._predictor._made["changed"]
+    served.predict("a cat", n_best=2)
+    assert len(changed) == 1 and served._predictor._made["changed"] is changed
+
+
+def test_a_module_of_a_user_saves_an_exporter_in_it(tmp_path):
+    served = examples.MAKE["text classifier"]()
+    module = tf.Module()
+    module.classifier = served.as_module()
+    signature = [tf.TensorSpec([None], tf.string, name="text")]
+    shout = tf.function(
+        lambda text: served.signature.portable(tf.strings.lower(text)), input_signature=signature
+    )
+    tf.saved_model.save(module, str(tmp_path), signatures={"serving_default": shout})
+    loaded = tf.saved_model.load(str(tmp_path)).signatures["serving_default"]
+    expected = served.portable(tf.constant(["a cat"]))
+    answer = loaded(text=tf.constant(["A CAT"]))
+    np.testing.assert_allclose(answer["probabilities"], expected["probabilities"], atol=1e-6)
