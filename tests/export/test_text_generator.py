@@ -258,7 +258,7 @@ def test_numbers_of_a_seed_are_those_of_their_row_and_position():
 
 @pytest.mark.slow
 def test_a_longer_source_changes_no_sample_of_the_others():
-    model = seeded("translator")._model
+    model = seeded("translator").model
     search = Sampling(temperature=9.0, seed=3)
     sources = [[5, 6, 3], [7, 3], [5, 6, 3]]
     found = generate_all(model, sources, search, verbose=0)["tokens"]
