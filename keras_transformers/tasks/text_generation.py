@@ -46,8 +46,14 @@ from keras_transformers.tasks.text_predictor import (
     scores_of,
     text_of,
 )
-from keras_transformers.tasks.text_signatures import ContinuationScores, GivenTexts, TextSignature
+from keras_transformers.tasks.text_signatures import (
+    ContinuationScores,
+    GivenTexts,
+    PieceNames,
+    TextSignature,
+)
 from keras_transformers.text import packed_documents
+from keras_transformers.text.tokenizers import cutter_of_targets
 
 NEW_TOKENS = 128  # of a continuation
 LENGTHS = (16, 64, 256, 1024, 4096)  # of prompts, by default
@@ -183,6 +189,9 @@ class TextGenerator(Served):
         self._stop_table: tf.Tensor | None = None
         if self._stop is not None:
             self._stop_table = tf.constant(self._stop.for_vocabulary(vocabularies_of(model)[1]))
+        # Shared by the further signatures, so that a SavedModel has one table of pieces.
+        self.target_tokenizer = cutter_of_targets(tokenizer)
+        self.pieces = PieceNames(self.target_tokenizer)
         self._scores: dict[str, TextSignature] = {}
         if hasattr(model, "log_probabilities"):  # a model of the user's may lack it
             self._scores = {"score": GivenTexts(self), "tokens": ContinuationScores(self)}
@@ -428,8 +437,7 @@ class TextGenerator(Served):
         return {name: scores.signature for name, scores in self._scores.items()}
 
     def resources(self) -> dict[str, Any]:
-        tokenizers = [scores.tokenizer for scores in self._scores.values()]
-        return super().resources() | {"target_tokenizers": tokenizers}
+        return super().resources() | {"target_tokenizer": self.target_tokenizer}
 
 
 def text_generator(

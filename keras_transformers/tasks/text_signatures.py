@@ -6,7 +6,6 @@ import tensorflow as tf
 
 from keras_transformers.tasks.rounds import Rounds, sequences_of
 from keras_transformers.tasks.served import Signature, bounded
-from keras_transformers.text.tokenizers import cutter_of_targets
 
 
 class TextSignature:
@@ -28,8 +27,8 @@ class TextSignature:
 
     def __init__(self, exporter: Any, *requests: tf.TensorSpec) -> None:
         self.exporter = exporter
-        self.tokenizer = cutter_of_targets(exporter.tokenizer)
-        self.pieces = PieceNames(self.tokenizer)
+        self.tokenizer = exporter.target_tokenizer
+        self.pieces = exporter.pieces
         self.signature: Signature = exporter.make_signature(self.answer, requests)
 
     def answer(self, *arguments: Any) -> dict[str, tf.Tensor]:

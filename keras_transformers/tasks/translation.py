@@ -51,6 +51,7 @@ from keras_transformers.tasks.rounds import (
 )
 from keras_transformers.tasks.served import Saving, Served, Signature, bounded, lengths_for, strings
 from keras_transformers.tasks.text_predictor import TextStream, byte_id
+from keras_transformers.tasks.text_signatures import PieceNames
 from keras_transformers.tasks.translation_predictor import (
     AnyGlossary,
     Demanded,
@@ -178,6 +179,9 @@ class Translator(Served):
                 f"source, {self.source_marks}. Received: {self.lengths}"
             )
         self._choose_tokens_by(search or BeamSearch(), shortlist)
+        # Shared by the further signatures, so that a SavedModel has one table of pieces.
+        self.target_tokenizer = cutter_of_targets(tokenizer)
+        self.pieces = PieceNames(self.target_tokenizer)
         self._phrases = DemandedPhrases(self)
         self._scores = GivenTranslations(self)
         self._alternatives = Alternatives(self)
@@ -423,7 +427,7 @@ class Translator(Served):
         }
 
     def resources(self) -> dict[str, Any]:
-        further = {"target_tokenizer": self._scores.tokenizer}
+        further = {"target_tokenizer": self.target_tokenizer}
         if self._lists is not None:
             further["shortlist"] = self._lists
         return super().resources() | further
@@ -703,11 +707,12 @@ class TranslatorFitting(Fitted):
 
     def _encode_pairs(self, corpus: PairCorpus) -> dict[str, tf.RaggedTensor]:
         """Tokenizes pairs, adds their marks, and leaves out pairs that are too long."""
-        tokenizer = self.held.tokenizer
-        targets = cutter_of_targets(tokenizer)
         exporter = self.served()
         marks = {"source": exporter.source_marks, "target": exporter.target_marks}
-        texts = {"source": (tokenizer, corpus.sources), "target": (targets, corpus.targets)}
+        texts = {
+            "source": (exporter.tokenizer, corpus.sources),
+            "target": (exporter.target_tokenizer, corpus.targets),
+        }
         pairs = {}
         for side, (side_tokenizer, lines) in texts.items():
             ids = side_tokenizer.tokenize(tf.constant(lines, tf.string))
